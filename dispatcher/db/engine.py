@@ -1,0 +1,117 @@
+"""Connections: how an engine is made, and how a transaction begins.
+
+All time-outs are SET LOCAL at the start of each transaction: session settings leak through
+pgbouncer in transaction mode (docs/protocols.md 2.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from dispatcher.errors import ConfigurationError, Unavailable
+from dispatcher.settings import Settings
+
+#: Errors that mean: the database cannot be reached, or ended the connection.
+AWAY = (OperationalError, InterfaceError, PoolTimeout)
+
+
+def database_url(settings: Settings) -> str:
+    """The configured URL.
+
+    Raises:
+        ConfigurationError: none is set.
+    """
+    if settings.database_url is None:
+        raise ConfigurationError(
+            "DISPATCHER_DATABASE_URL: not set (dispatcher up starts an embedded database)"
+        )
+    return settings.database_url
+
+
+def make_engine(
+    settings: Settings, *, application_name: str, pool_size: int = 1, pool_timeout: float = 5.0
+) -> Engine:
+    """An engine with a pool of fixed size; nothing is connected yet.
+
+    Args:
+        settings: where the database is.
+        application_name: shown in ``pg_stat_activity``.
+        pool_size: most connections; none beyond it is ever opened.
+        pool_timeout: seconds to wait for a free one.
+    """
+    url = make_url(database_url(settings)).set(drivername="postgresql+psycopg2")
+    return create_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=pool_timeout,
+        pool_pre_ping=True,
+        connect_args={
+            "application_name": application_name[:60],
+            "connect_timeout": 5,
+            "keepalives_idle": 30,
+            "keepalives_interval": 10,
+            "keepalives_count": 3,
+            "tcp_user_timeout": 20_000,
+            "target_session_attrs": "read-write",
+        },
+    )
+
+
+@contextmanager
+def transaction(
+    engine: Engine,
+    *,
+    statement_timeout: float = 8.0,
+    lock_timeout: float = 2.0,
+    idle_timeout: float = 5.0,
+    isolation: Literal["READ COMMITTED", "REPEATABLE READ"] = "READ COMMITTED",
+) -> Iterator[Connection]:
+    """One transaction with its time-outs (seconds); commits when the block ends without error."""
+    with (
+        engine.connect().execution_options(isolation_level=isolation) as connection,
+        connection.begin(),
+    ):
+        connection.execute(
+            text(
+                "SELECT set_config('statement_timeout', :statement, true),"
+                " set_config('lock_timeout', :lock, true),"
+                " set_config('idle_in_transaction_session_timeout', :idle, true)"
+            ),
+            {
+                "statement": f"{int(statement_timeout * 1000)}ms",
+                "lock": f"{int(lock_timeout * 1000)}ms",
+                "idle": f"{int(idle_timeout * 1000)}ms",
+            },
+        )
+        yield connection
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether an error means that the database is unreachable or ended the connection."""
+    if isinstance(error, DBAPIError) and error.connection_invalidated:
+        return True
+    if not isinstance(error, AWAY):
+        return False
+    # A statement that was canceled or waited too long for a lock is an OperationalError too:
+    # only connection (08), resource (53) and shutdown (57P) classes mean "away".
+    code = getattr(getattr(error, "orig", None), "pgcode", None)
+    return code is None or code[:2] in ("08", "53") or code[:3] == "57P"
+
+
+@contextmanager
+def unavailable_when_away() -> Iterator[None]:
+    """Turn "the database is away" into :class:`Unavailable`, for callers that answer people."""
+    try:
+        yield
+    except AWAY as error:
+        if not is_away(error):
+            raise
+        raise Unavailable("the database is not available") from error

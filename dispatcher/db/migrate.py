@@ -1,0 +1,122 @@
+"""Bringing a database's schema up to date, and refusing to work with one that does not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, inspect, text
+
+from dispatcher import CODE_VERSION, clock
+from dispatcher.db.partitions import ensure_partitions
+from dispatcher.errors import SchemaError
+
+#: The schema version that this code needs at least.
+SCHEMA_VERSION: Final = 1
+_FIRST_MIGRATION_LOCK: Final = 0x0D15_BA7C
+_LEASE_SECONDS: Final = 600
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
+    config.attributes["connection"] = connection
+    return config
+
+
+def head_revision() -> str:
+    """The newest revision in this package."""
+    head = ScriptDirectory.from_config(_config()).get_current_head()
+    assert head is not None
+    return head
+
+
+def _current_revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("schema_revision"):
+        return None
+    revision: str | None = connection.scalar(text("SELECT version_num FROM schema_revision"))
+    return revision
+
+
+def migrate(engine: Engine, *, wait: float = 120.0) -> list[str]:
+    """Apply every missing migration; safe to run on several machines at once.
+
+    The first migration holds a lock of its transaction, the later ones the lease row ``migrate``.
+
+    Args:
+        engine: the database.
+        wait: seconds to wait for another migration that is under way.
+
+    Returns:
+        The revision before and after; one element when nothing was to be done.
+
+    Raises:
+        SchemaError: another migration did not end in time.
+    """
+    deadline = clock.monotonic() + wait
+    with engine.connect() as connection:
+        while True:
+            with connection.begin():
+                before = _current_revision(connection)
+                if before is None:
+                    connection.execute(
+                        text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FIRST_MIGRATION_LOCK}
+                    )
+                    if _current_revision(connection) is None:
+                        command.upgrade(_config(connection), head_revision())
+                        ensure_partitions(connection)
+                        return ["(empty)", head_revision()]
+                    continue
+                if before == head_revision():
+                    return [before]
+                taken = _take_lease(connection)
+            if taken:
+                break
+            if clock.monotonic() > deadline:
+                raise SchemaError("another migration is under way; it did not end in time")
+            clock.sleep(0.5)
+        try:
+            with connection.begin():
+                command.upgrade(_config(connection), "head")
+        finally:
+            with connection.begin():
+                connection.execute(
+                    text(
+                        "UPDATE manager_lease SET expires_at = dispatcher_now() WHERE manager = 'migrate'"
+                    )
+                )
+        return [before, head_revision()]
+
+
+def _take_lease(connection: Connection) -> bool:
+    taken = connection.execute(
+        text(
+            "UPDATE manager_lease SET epoch = epoch + 1,"
+            " expires_at = dispatcher_now() + make_interval(secs => :seconds)"
+            " WHERE manager = 'migrate' AND expires_at <= dispatcher_now()"
+        ),
+        {"seconds": _LEASE_SECONDS},
+    )
+    return taken.rowcount == 1
+
+
+def check_schema(connection: Connection) -> None:
+    """Refuse a schema that this code cannot work with (docs/protocols.md 8).
+
+    Raises:
+        SchemaError: no schema, one older than needed, or one that needs newer code.
+    """
+    if not inspect(connection).has_table("schema_info"):
+        raise SchemaError("the database has no schema: run `dispatcher migrate`")
+    version, min_code = connection.execute(text("SELECT version, min_code FROM schema_info")).one()
+    if version < SCHEMA_VERSION:
+        raise SchemaError(
+            f"the schema has version {version}, this code needs {SCHEMA_VERSION}: run `dispatcher migrate`"
+        )
+    if min_code > CODE_VERSION:
+        raise SchemaError(
+            f"the schema needs code version {min_code}, this is {CODE_VERSION}: upgrade this machine"
+        )

@@ -1,0 +1,315 @@
+"""Settings, read from ``DISPATCHER_*`` variables and an optional TOML file, checked once.
+
+Nothing is read at import: every entry point calls :func:`load` and passes the result on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from dispatcher.errors import ConfigurationError
+
+PREFIX = "DISPATCHER_"
+BROKER_SCHEMES = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
+NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+
+def default_data_dir() -> Path:
+    """``/var/lib/dispatcher`` for root, else the XDG data directory of the user."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/dispatcher")
+    home = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(home) / "dispatcher"
+
+
+class Settings(BaseSettings):
+    """All settings of all roles. Each field is ``DISPATCHER_<NAME>`` in the environment."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
+
+    # -- where things are
+    config_file: Path | None = Field(
+        None,
+        description="TOML file with settings by lower-case name; the environment wins over it.",
+    )
+    data_dir: Path = Field(
+        default_factory=default_data_dir,
+        description="Directory of this machine's state: run directories, content cache, embedded servers.",
+    )
+    database_url: str | None = Field(
+        None,
+        repr=False,
+        description="PostgreSQL URL (`postgresql://user:password@host/name?sslmode=…`). Without it, `dispatcher up` and `dispatcher run` use the embedded servers.",
+    )
+    broker_url: str | None = Field(
+        None,
+        repr=False,
+        description="Broker URL: `redis://`, `rediss://`, `redis+socket://`, `sentinel://` or `amqp://`.",
+    )
+    broker_sentinel_master: str = Field(
+        "dispatcher", description="Name of the master that Sentinel watches, for `sentinel://`."
+    )
+    broker_ca_file: Path | None = Field(
+        None, description="CA certificate for `rediss://` and `amqps://`; without it the system's."
+    )
+    key_file: Path | None = Field(
+        None,
+        description="File with the cluster's key, one for all machines (made by `dispatcher up`); default `cluster.key` in the data directory.",
+    )
+    url: str | None = Field(
+        None, description="Base URL of the server that the command line talks to."
+    )
+    token: str | None = Field(None, repr=False, description="API token of the command line.")
+
+    # -- logs
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Least severe log record that is written."
+    )
+    log_format: Literal["console", "json"] = Field("console", description="Form of log records.")
+
+    # -- api
+    api_host: str = Field(
+        "127.0.0.1",
+        description="Address the API listens on. Anything but loopback is refused until a token exists.",
+    )
+    api_port: int = Field(8052, ge=0, le=65535, description="Port of the API; 0 takes a free one.")
+    api_pool_size: int = Field(
+        10, ge=1, le=100, description="Database connections of one API process."
+    )
+    max_body_bytes: int = Field(
+        2_000_000, ge=1_000, description="Largest request body, content uploads excepted."
+    )
+    max_bundle_bytes: int = Field(
+        256_000_000, ge=1_000, description="Largest content bundle, compressed."
+    )
+    max_bundle_unpacked_bytes: int = Field(
+        1_000_000_000, ge=1_000, description="Largest content bundle, unpacked."
+    )
+    metrics_host: str = Field(
+        "127.0.0.1",
+        description="Address on which beat, control and worker serve `/metrics`, `/healthz` and `/readyz`.",
+    )
+    beat_metrics_port: int = Field(
+        0, ge=0, le=65535, description="Port for beat's health and metrics; 0: health file only."
+    )
+    control_metrics_port: int = Field(
+        0, ge=0, le=65535, description="Port for control's health and metrics; 0: health file only."
+    )
+    worker_metrics_port: int = Field(
+        0,
+        ge=0,
+        le=65535,
+        description="Port for the worker's health and metrics; 0: health file only.",
+    )
+
+    # -- managers (seconds)
+    manager_period: float = Field(
+        5.0, ge=0.2, le=300, description="Seconds between two triggers of each manager by beat."
+    )
+    recovery_period: float = Field(
+        5.0, ge=0.2, le=300, description="Seconds between two triggers of recovery."
+    )
+    manager_timeout: float = Field(
+        300.0,
+        ge=1,
+        description="Time budget of one pass; past it the pass stops and asks for another.",
+    )
+    manager_grace: float = Field(
+        30.0,
+        ge=1,
+        description="Seconds past the budget after which the manager's process is killed.",
+    )
+    manager_lease: float = Field(
+        20.0, ge=2, description="Seconds a manager's lease lives without renewal."
+    )
+    manager_statement_timeout: float = Field(
+        8.0, ge=0.5, description="Longest SQL statement of a manager, in seconds."
+    )
+    manager_plan_timeout: float = Field(
+        5.0, ge=0.5, description="Longest plan of one window, in seconds."
+    )
+    start_limit: int = Field(0, ge=0, description="Most starts in one pass; 0: no limit.")
+    pass_rows: int = Field(20_000, ge=100, description="Most pending jobs read in one pass.")
+    submission_grace: float = Field(
+        10.0, ge=1, description="Seconds a job stays waiting before its submission is repeated."
+    )
+    waiting_limit: float = Field(
+        30.0,
+        ge=2,
+        description="Seconds a job stays waiting on a node that does not report it queued before it is returned.",
+    )
+    max_strikes: int = Field(
+        3, ge=1, description="Failed tries to handle one job in a pass before it is ended in error."
+    )
+
+    # -- nodes (seconds, where not said otherwise)
+    node_name: str | None = Field(None, description="Name of this node; default the host name.")
+    node_groups: str = Field(
+        "default",
+        description="Instance groups the node joins when it registers, separated by commas.",
+    )
+    node_capacity: int | None = Field(
+        None, ge=0, description="Fixed capacity of this node; default computed from CPU and memory."
+    )
+    node_max_jobs: int = Field(200, ge=1, description="Most supervisors at once on this node.")
+    capacity_adjustment: float = Field(
+        1.0, ge=0, le=1, description="0: the smaller of CPU and memory capacity, 1: the larger."
+    )
+    heartbeat: float = Field(
+        5.0, ge=0.2, description="Seconds between two renewals of the node's lease."
+    )
+    cancel_poll: float = Field(
+        2.0,
+        ge=0.1,
+        le=2.0,
+        description="Seconds between two looks for cancel flags and waiting rows.",
+    )
+    node_lost_after: float = Field(
+        300.0, ge=10, description="Seconds without renewal after which a node counts as lost."
+    )
+    node_lost_margin: float = Field(
+        30.0, ge=2, description="Seconds before that at which the node stops its own playbooks."
+    )
+    stop_policy: Literal["drain", "detach", "cancel"] = Field(
+        "drain", description="What SIGTERM does to running playbooks of a worker."
+    )
+    drain_limit: float = Field(
+        600.0,
+        ge=0,
+        description="Seconds that `drain` waits for running playbooks before it detaches.",
+    )
+    stop_grace: float = Field(
+        10.0, ge=0.1, description="Seconds between SIGTERM and SIGKILL when a playbook is stopped."
+    )
+    idle_timeout: int = Field(
+        0,
+        ge=0,
+        description="Seconds without output after which a playbook is stopped; 0: never. A run's own value wins.",
+    )
+    prompt_timeout: float = Field(
+        5.0,
+        ge=0.5,
+        description="Seconds of silence after what looks like a prompt before the run ends as `waits_for_input`.",
+    )
+    spool_quota_bytes: int = Field(
+        1_000_000_000,
+        ge=1_000_000,
+        description="Spool bytes of one run that are not stored yet at which its playbook is paused.",
+    )
+    cache_bytes: int = Field(
+        2_000_000_000, ge=10_000_000, description="Bound of the node's cache of unpacked bundles."
+    )
+    keep_run_directory: float = Field(
+        600.0, ge=0, description="Seconds a finished run's spool and result stay on the node."
+    )
+
+    # -- embedded servers
+    embedded_user: str = Field(
+        "nobody",
+        description="Account of the embedded PostgreSQL when `dispatcher up` runs as root.",
+    )
+
+    @field_validator("database_url")
+    @classmethod
+    def _database_scheme(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("postgresql://", "postgres://")):
+            raise ValueError("must start with postgresql://")
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _broker_scheme(cls, value: str | None) -> str | None:
+        if value is not None and value.split("://", 1)[0] not in BROKER_SCHEMES:
+            raise ValueError(
+                "must start with one of " + ", ".join(f"{s}://" for s in BROKER_SCHEMES)
+            )
+        return value
+
+    @field_validator("node_name")
+    @classmethod
+    def _node_name_form(cls, value: str | None) -> str | None:
+        if value is not None and not NODE_NAME.fullmatch(value):
+            raise ValueError(
+                "letters, digits, '.', '_' and '-', at most 63, first and last a letter or digit"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _bounds(self) -> Settings:
+        """The relations that fencing and leases rest on (docs/protocols.md 2.1 and 4.7)."""
+        if self.manager_statement_timeout + self.manager_plan_timeout >= self.manager_lease:
+            raise ValueError(
+                "manager_statement_timeout + manager_plan_timeout must be below manager_lease"
+            )
+        if self.heartbeat > (self.node_lost_after - self.node_lost_margin) / 10:
+            raise ValueError("heartbeat must be at most (node_lost_after - node_lost_margin) / 10")
+        return self
+
+    @cached_property
+    def fencing_seconds(self) -> float:
+        """Seconds after a renewal was sent at which the node stops its own playbooks."""
+        return self.node_lost_after - self.node_lost_margin
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Options of the command line win over the environment, and that over the file."""
+        path = init_settings().get("config_file") or os.environ.get(f"{PREFIX}CONFIG_FILE")
+        if path is None:
+            return (init_settings, env_settings)
+        file_settings = TomlConfigSettingsSource(settings_cls, toml_file=Path(path))
+        return (init_settings, env_settings, file_settings)
+
+
+def load(**overrides: Any) -> Settings:
+    """Read and check the settings.
+
+    Args:
+        overrides: values from command-line options, by setting name; ``None`` is passed over.
+
+    Raises:
+        ConfigurationError: one line that names the unknown or bad setting.
+    """
+    for name in os.environ:
+        if name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in Settings.model_fields:
+            raise ConfigurationError(f"{name}: unknown setting (docs/settings.md lists them)")
+    path = overrides.get("config_file") or os.environ.get(f"{PREFIX}CONFIG_FILE")
+    if path is not None and not Path(path).is_file():
+        raise ConfigurationError(f"{PREFIX}CONFIG_FILE: {path}: no such file")
+    try:
+        return Settings(**{name: value for name, value in overrides.items() if value is not None})
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            message = f"unknown setting in {path} (docs/settings.md lists them)"
+        prefix = f"{PREFIX}{name.upper()}: " if name else f"{PREFIX}*: "
+        raise ConfigurationError(f"{prefix}{message}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def environment(settings: Settings) -> dict[str, str]:
+    """The settings that were given, as variables for a child process."""
+    given = settings.model_dump(mode="json", exclude_unset=True)
+    return {f"{PREFIX}{name.upper()}": str(v) for name, v in given.items() if v is not None}

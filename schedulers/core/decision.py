@@ -1,0 +1,135 @@
+"""What a planner answers: values, rendered into words elsewhere, applied conditionally elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dispatcher.domain.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a job stays pending: a stable code and the numbers and names that go with it.
+
+    Codes: ``no_capacity``, ``group_limit``, ``no_nodes_online``, ``all_drained``,
+    ``dependency``, ``host_lock``, ``exclusive_kind``.
+    """
+
+    code: str
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start the job on this node, through this group."""
+
+    job_id: int
+    instance_group_id: int
+    node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Begin a workflow job; it needs no node."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The job waits for another job."""
+
+    job_id: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """The job waits for room."""
+
+    job_id: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The job cannot be started, ever."""
+
+    job_id: int
+    outcome: Outcome
+    explanation: str
+
+
+TaskDecision = Start | Begin | Block | Hold | Fail
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDependencies:
+    """DependencyManager: the job's own dependencies are known; it may be considered."""
+
+    job_id: int
+    depends_on: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FinishWorkflow:
+    """WorkflowManager: every node of the workflow is decided and none is active."""
+
+    workflow_job_id: int
+    outcome: Outcome
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelChild:
+    """WorkflowManager: the workflow was canceled; so is this unfinished child."""
+
+    workflow_job_id: int
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SkipNode:
+    """WorkflowManager: this node will never run."""
+
+    workflow_job_id: int
+    workflow_node_id: int
+
+
+WorkflowDecision = FinishWorkflow | CancelChild | SkipNode
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmit:
+    """Recovery: the submission of this waiting job is repeated."""
+
+    job_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Recovery: this waiting job goes back to pending."""
+
+    job_id: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class SetNodeState:
+    """Recovery: a node's lease changes state, if its ``seq`` is still the one observed."""
+
+    node_id: int
+    state: str
+    observed_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishLost:
+    """Recovery: a running job of a lost node ends."""
+
+    job_id: int
+    node_name: str
+
+
+RecoveryDecision = Resubmit | Return | SetNodeState | FinishLost

@@ -1,0 +1,75 @@
+"""Settings: precedence, and errors that name what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dispatcher import settings
+from dispatcher.errors import ConfigurationError
+
+
+def test_environment_wins_over_file_and_options_over_both(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "dispatcher.toml"
+    file.write_text("api_port = 1\nheartbeat = 2.0\nstart_limit = 7\n")
+    monkeypatch.setenv("DISPATCHER_CONFIG_FILE", str(file))
+    monkeypatch.setenv("DISPATCHER_API_PORT", "2")
+    loaded = settings.load(heartbeat=3.0, node_name=None)
+    assert (loaded.api_port, loaded.heartbeat, loaded.start_limit) == (2, 3.0, 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("DISPATCHER_NODE_NMAE", "x", "DISPATCHER_NODE_NMAE: unknown setting"),
+        ("DISPATCHER_API_PORT", "many", "DISPATCHER_API_PORT: "),
+        (
+            "DISPATCHER_DATABASE_URL",
+            "mysql://x",
+            "DISPATCHER_DATABASE_URL: must start with postgresql://",
+        ),
+        (
+            "DISPATCHER_BROKER_URL",
+            "http://x",
+            "DISPATCHER_BROKER_URL: must start with one of redis://",
+        ),
+        ("DISPATCHER_NODE_NAME", "a b", "DISPATCHER_NODE_NAME: letters, digits"),
+        ("DISPATCHER_HEARTBEAT", "100", "heartbeat must be at most"),
+        ("DISPATCHER_MANAGER_LEASE", "5", "must be below manager_lease"),
+        (
+            "DISPATCHER_CONFIG_FILE",
+            "/nowhere.toml",
+            "DISPATCHER_CONFIG_FILE: /nowhere.toml: no such file",
+        ),
+    ],
+)
+def test_a_bad_setting_is_one_line_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigurationError) as caught:
+        settings.load()
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_in_the_file_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "dispatcher.toml"
+    file.write_text("api_prot = 1\n")
+    monkeypatch.setenv("DISPATCHER_CONFIG_FILE", str(file))
+    with pytest.raises(
+        ConfigurationError, match=r"DISPATCHER_API_PROT: unknown setting in .*dispatcher\.toml"
+    ):
+        settings.load()
+
+
+def test_a_child_process_gets_what_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = settings.environment(settings.load(api_port=81, node_name="n2"))
+    assert given["DISPATCHER_API_PORT"] == "81"
+    assert given["DISPATCHER_NODE_NAME"] == "n2"
+    assert "DISPATCHER_HEARTBEAT" not in given
