@@ -23,7 +23,9 @@ def main(names: list[str]) -> int:
     console = Console()
     unknown = set(names) - set(BENCHMARKS)
     if unknown:
-        console.print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
+        console.print(
+            f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}"
+        )
         return 2
     console.print(machine())
     figures: list[Figure] = []
@@ -37,7 +39,9 @@ def main(names: list[str]) -> int:
         bound = "" if one.bound is None else f"{sign} {one.bound:g}"
         mark = "" if one.bound is None else "met" if one.met else "MISSED"
         figure = one.figure
-        table.add_row(figure.name, f"{figure.value:.4g}", figure.unit, bound, mark, figure.comparison)
+        table.add_row(
+            figure.name, f"{figure.value:.4g}", figure.unit, bound, mark, figure.comparison
+        )
     console.print(table)
     write(judged, Path("build/bench.json"))
     return 1 if any(one.failed for one in judged) else 0
