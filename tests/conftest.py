@@ -63,7 +63,10 @@ def session_dir() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def postgres(session_dir: Path) -> Iterator[EmbeddedPostgres]:
     """The session's PostgreSQL. A test that stops a server starts one of its own."""
-    server = EmbeddedPostgres(session_dir / "postgres", max_connections=300, durable=False)
+    # nobody: pgbouncer runs as that account when the tests run as root
+    server = EmbeddedPostgres(
+        session_dir / "postgres", logins=("nobody",), max_connections=300, durable=False
+    )
     server.start()
     yield server
     server.stop()

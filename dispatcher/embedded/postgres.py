@@ -18,7 +18,7 @@ import os
 import pwd
 import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from importlib import metadata
 from pathlib import Path
@@ -81,6 +81,7 @@ class EmbeddedPostgres:
         directory: made if missing; as root its parents must let ``user`` through.
         user: account of the server when this process is root.
         log: what the server writes; default ``server.log`` in the directory.
+        logins: further local accounts that may log in, besides the caller's.
         max_connections: of the server.
         durable: false only for tests: nothing is synced to disk.
     """
@@ -91,11 +92,13 @@ class EmbeddedPostgres:
         user: str = "nobody",
         *,
         log: Path | None = None,
+        logins: Sequence[str] = (),
         max_connections: int = 100,
         durable: bool = True,
     ) -> None:
         self._directory = directory
         self._user = user
+        self._logins = logins
         self._max_connections = max_connections
         self._durable = durable
         self._data = directory / "data"
@@ -242,7 +245,9 @@ class EmbeddedPostgres:
             # The socket's directory lets only root and the account through; peer adds that the
             # account (`nobody`, shared with other programs) cannot log in either.
             "pg_hba.conf": "local all all peer map=dispatcher\n",
-            "pg_ident.conf": f'dispatcher "{self._caller}" {ROLE}\n',
+            "pg_ident.conf": "".join(
+                f'dispatcher "{login}" {ROLE}\n' for login in (self._caller, *self._logins)
+            ),
         }
         for name, content in files.items():
             path = self._directory / name
