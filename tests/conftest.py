@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 import redis
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine
 
 from dispatcher import settings as settings_module
 from dispatcher.db.engine import make_engine
@@ -24,6 +24,7 @@ from dispatcher.db.migrate import migrate
 from dispatcher.embedded.postgres import EmbeddedPostgres
 from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.settings import Settings
+from tests.databases import Databases
 
 _PREFIX = "dt-"
 _numbers = itertools.count(1)
@@ -79,29 +80,6 @@ def valkey(session_dir: Path) -> Iterator[EmbeddedValkey]:
     server.start()
     yield server
     server.stop()
-
-
-class Databases:
-    """Makes and drops databases on the session's server."""
-
-    def __init__(self, server: EmbeddedPostgres) -> None:
-        self._server = server
-        url = server.url("postgres").replace("postgresql:", "postgresql+psycopg2:", 1)
-        self._engine = create_engine(url, isolation_level="AUTOCOMMIT")
-
-    def make(self, name: str, *, template: str = "template1") -> str:
-        """A copy of ``template``; its URL."""
-        with self._engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
-        return self._server.url(name)
-
-    def drop(self, name: str) -> None:
-        """Drop it, whoever is still connected."""
-        with self._engine.connect() as connection:
-            connection.execute(text(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
-
-    def close(self) -> None:
-        self._engine.dispose()
 
 
 @pytest.fixture(scope="session")
