@@ -163,6 +163,36 @@ def test_refuse_touches_nothing_that_is_not_pending(connection: Connection, word
     assert row(connection, job_id) == before
 
 
+def test_refuse_leaves_approvals_to_whoever_decides_them(connection: Connection) -> None:
+    job_id = make_job(connection, kind="approval")
+    assert job_moves.refuse(connection, {job_id: (Outcome.REFUSED, "no")}) == []
+
+
+# -- decide
+
+
+@pytest.mark.parametrize(
+    ("approved", "status_then", "outcome"),
+    [(True, "successful", "successful"), (False, "failed", "denied")],
+)
+def test_the_first_decision_on_an_approval_stands(
+    connection: Connection, approved: bool, status_then: str, outcome: str
+) -> None:
+    job_id = make_job(connection, kind="approval")
+    assert job_moves.decide(connection, job_id, approved=approved, explanation="by ann")
+    ended = row(connection, job_id)
+    assert (ended.status, ended.outcome, ended.explanation) == (status_then, outcome, "by ann")
+    assert not job_moves.decide(connection, job_id, approved=not approved, explanation="by bob")
+    assert row(connection, job_id) == ended
+
+
+def test_only_a_pending_approval_is_decided(connection: Connection) -> None:
+    canceled = make_job(connection, kind="approval", status="canceled")
+    playbook = make_job(connection)
+    for job_id in (canceled, playbook):
+        assert not job_moves.decide(connection, job_id, approved=True, explanation="")
+
+
 # -- claim
 
 
