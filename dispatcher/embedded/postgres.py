@@ -63,7 +63,6 @@ random_page_cost = 1.1
 jit = off
 fsync = {durable}
 full_page_writes = {durable}
-synchronous_commit = {durable}
 timezone = 'UTC'
 log_timezone = 'UTC'
 log_checkpoints = off
@@ -83,7 +82,7 @@ class EmbeddedPostgres:
         log: what the server writes; default ``server.log`` in the directory.
         logins: further local accounts that may log in, besides the caller's.
         max_connections: of the server.
-        durable: false only for tests: nothing is synced to disk.
+        durable: false only for tests: nothing is synced to disk; a killed server still recovers.
     """
 
     def __init__(
