@@ -46,12 +46,25 @@ def say(message: str) -> None:
     print(f"dispatcher: {printable(message, colors=False)}", file=sys.stderr, flush=True)
 
 
-def print_event(event: JobEvent) -> None:
-    """An event's part of the log, as far as it has one."""
-    if event.stdout or event.lines > 0:
-        sys.stdout.write(printable(event.stdout, colors=wants_colors(sys.stdout)))
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+class Log:
+    """A job's log on stdout. An event's text may end within a line, which the next one goes on."""
+
+    def __init__(self) -> None:
+        self._colors = wants_colors(sys.stdout)
+        self._within_line = False
+
+    def write(self, event: JobEvent) -> None:
+        """Print an event's part of the log, as far as it has one."""
+        text = printable(event.stdout, colors=self._colors) + ("\n" if event.lines > 0 else "")
+        if text:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._within_line = not text.endswith("\n")
+
+    def end(self) -> None:
+        """End a line that the log left open."""
+        if self._within_line:
+            print(flush=True)
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:

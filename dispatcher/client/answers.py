@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dispatcher.domain.outcome import FACTS, Outcome
 from dispatcher.domain.status import FINAL
 
-#: Exit code for a final status whose outcome this client does not know.
+#: Exit code of a final job that comes without one.
 _UNKNOWN_OUTCOME = 7
 
 
@@ -53,6 +52,11 @@ class Job:
         )
 
     @property
+    def state(self) -> tuple[object, ...]:
+        """What is worth telling when it changes; ``elapsed`` alone is not."""
+        return self.status, self.explanation, self.node, self.raw.get("cancel_requested")
+
+    @property
     def final(self) -> bool:
         """Whether it has ended: then all of its events can be read."""
         return self.status in FINAL
@@ -60,10 +64,10 @@ class Job:
     @property
     def exit_code(self) -> int:
         """What a command that waited for this job exits with; the job must be final."""
-        try:
-            return FACTS[Outcome(self.outcome)].exit_code
-        except ValueError:
-            return {"successful": 0, "canceled": 3}.get(self.status, _UNKNOWN_OUTCOME)
+        code = self.raw.get("exit_code")
+        if isinstance(code, int):
+            return code
+        return {"successful": 0, "canceled": 3}.get(self.status, _UNKNOWN_OUTCOME)
 
 
 @dataclass(frozen=True)
@@ -120,11 +124,16 @@ class HostSummary:
 
 @dataclass(frozen=True)
 class Node:
-    """A worker node as ``instances/`` shows it."""
+    """A worker node as ``instances/`` shows it.
+
+    Attributes:
+        state: of its lease: ``alive``, ``suspect``, ``lost`` or ``left``.
+        errors: why it takes no jobs; empty when it does.
+    """
 
     name: str
     state: str
-    enabled: bool
+    errors: str
     capacity: int
     consumed: int
     running: int
@@ -136,8 +145,8 @@ class Node:
     def of(cls, body: Mapping[str, Any]) -> Node:
         return cls(
             name=_text(body, "hostname"),
-            state=_text(body, "node_state"),
-            enabled=bool(body.get("enabled", True)),
+            state=_text(body, "state"),
+            errors=_text(body, "errors"),
             capacity=int(body.get("capacity") or 0),
             consumed=int(body.get("consumed_capacity") or 0),
             running=int(body.get("jobs_running") or 0),
