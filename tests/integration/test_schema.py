@@ -208,7 +208,10 @@ def test_a_database_without_a_schema_is_refused_with_the_remedy(empty_engine: En
 def test_an_older_schema_is_refused_with_the_remedy(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE schema_info SET version = {SCHEMA_VERSION - 1}"))
-        with pytest.raises(SchemaError, match=rf"version {SCHEMA_VERSION - 1}, this code needs {SCHEMA_VERSION}: run `dispatcher mi"):
+        with pytest.raises(
+            SchemaError,
+            match=rf"version {SCHEMA_VERSION - 1}, this code needs {SCHEMA_VERSION}: run `dispatcher mi",
+        ):
             check_schema(connection)
 
 
@@ -217,7 +220,10 @@ def test_a_newer_schema_is_worked_with_until_it_needs_newer_code(engine: Engine)
         connection.execute(text("UPDATE schema_info SET version = version + 1"))
         check_schema(connection)
         connection.execute(text(f"UPDATE schema_info SET min_code = {CODE_VERSION + 1}"))
-        with pytest.raises(SchemaError, match=f"needs code version {CODE_VERSION + 1}, this is {CODE_VERSION}: upgrade"):
+        with pytest.raises(
+            SchemaError,
+            match=f"needs code version {CODE_VERSION + 1}, this is {CODE_VERSION}: upgrade",
+        ):
             check_schema(connection)
 
 
