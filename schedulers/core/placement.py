@@ -45,19 +45,24 @@ def choose(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> Choic
         ValueError: no group has a node that takes jobs.
     """
     place = place_of(job)
-    lacks: list[Reason] = []
+    at_limit: Reason | None = None
+    without_room: GroupAccount | None = None
     for group in groups:
         if not group.takers:
             continue
         refused = _limit_refusing(group, job, place)
         if refused is not None:
-            lacks.append(refused)
+            at_limit = at_limit or refused
             continue
         node = _best_node(ledger, group, job.task_impact, place)
         if node is not None:
             return Choice(node.id, group.group.id)
-        lacks.append(_no_room(ledger, group, job.task_impact, place))
-    return min(lacks, key=lambda lack: lack.code == "group_limit")
+        without_room = without_room or group
+    if without_room is not None:
+        return _no_room(ledger, without_room, job.task_impact, place)
+    if at_limit is None:
+        raise ValueError("no group of the job has a node that takes jobs")
+    return at_limit
 
 
 def could_ever_run(job: PendingJob, group: GroupAccount) -> bool:

@@ -53,9 +53,14 @@ def cause(reason: Reason) -> tuple[object, ...]:
 
 
 def words(code: str, data: Mapping[str, Any]) -> str:
-    """One English sentence for people; an unknown code (of a newer release) shows itself."""
-    render = _WORDS.get(code)
-    return f"Waits: {code}." if render is None else render(data)
+    """One English sentence for people.
+
+    A reason of another release, whose code or data are not known here, shows its code.
+    """
+    try:
+        return _WORDS[code](data)
+    except (KeyError, TypeError, IndexError):
+        return f"Waits: {code}."
 
 
 def _jobs(ids: Iterable[int], total: int | None = None) -> str:
@@ -89,7 +94,8 @@ def _exclusive_kind(data: Mapping[str, Any]) -> str:
 
 def _before(data: Mapping[str, Any], total: int | None) -> str:
     held = [f"held by {_jobs(data['jobs'], total)}"] if data["jobs"] else []
-    ahead = [f"{_jobs(data['ahead'])} waits longer"] if data["ahead"] else []
+    waits = "waits" if len(data["ahead"]) == 1 else "wait"
+    ahead = [f"{_jobs(data['ahead'])} {waits} longer"] if data["ahead"] else []
     return "; ".join(held + ahead)
 
 
@@ -143,17 +149,18 @@ def _start_limit(data: Mapping[str, Any]) -> str:
     return f"A pass starts at most {data['limit']} jobs; the next one goes on."
 
 
-_WHY = {
-    "lost": "was lost",
-    "suspect": "has gone silent",
-    "left": "has left",
-    "removed": "was removed",
-    "not_claimed": "did not claim it in time",
+_WHY: Final = {
+    "lost": "the node was lost",
+    "suspect": "the node has gone silent",
+    "left": "the node has left",
+    "removed": "the node was removed",
+    "not_claimed": "it was not claimed there in time",
 }
 
 
 def _returned(data: Mapping[str, Any]) -> str:
-    return f"Taken back from node {data['node']}, which {_WHY.get(data['why'], data['why'])}."
+    # a node that stops taking jobs gives its own words
+    return f"Taken back from node {data['node']}: {_WHY.get(data['why'], data['why'])}."
 
 
 _WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
