@@ -83,6 +83,8 @@ job = Table(
     Column("canceled_on", Timestamp),
     Column("pending_reason", JSONB),
     Column("strikes", SmallInteger, nullable=False, server_default=text("0")),
+    # no pass looks at the job before this time, because handling it raised
+    Column("quarantined_until", Timestamp),
     Column("outcome", Text),
     Column("explanation", Text, nullable=False, server_default=text("''")),
     Column("events_complete", Boolean, nullable=False, server_default=text("false")),
@@ -156,6 +158,11 @@ job = Table(
         "ix_job_unprocessed",
         "id",
         postgresql_where=text("status = 'pending' AND NOT dependencies_processed"),
+    ),
+    Index(
+        "ix_job_quarantined",
+        "quarantined_until",
+        postgresql_where=text("status = 'pending' AND quarantined_until IS NOT NULL"),
     ),
     Index("ix_job_active", "node_id", postgresql_where=text("status IN ('waiting', 'running')")),
     Index(
