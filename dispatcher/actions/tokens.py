@@ -85,9 +85,7 @@ def revoke_token(connection: Connection, token_id: int) -> None:
         NotFound: there is no token with this number.
     """
     changed = connection.execute(
-        text(
-            "UPDATE api_token SET revoked = coalesce(revoked, dispatcher_now()) WHERE id = :id"
-        ),
+        text("UPDATE api_token SET revoked = coalesce(revoked, dispatcher_now()) WHERE id = :id"),
         {"id": token_id},
     )
     if not changed.rowcount:
