@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
-import annotated_types
 from pydantic.fields import FieldInfo
 
 from dispatcher.settings import PREFIX, Settings
@@ -54,12 +53,12 @@ def _lines() -> Iterator[str]:
 def _value(field: FieldInfo) -> str:
     """What may be given, in words."""
     words = _type(field.annotation)
-    bounds = []
-    for rule in field.metadata:
-        if isinstance(rule, annotated_types.Ge):
-            bounds.append(f"≥ {rule.ge:,}")
-        elif isinstance(rule, annotated_types.Le):
-            bounds.append(f"≤ {rule.le:,}")
+    bounds = [
+        f"{sign} {getattr(rule, name):,}"
+        for rule in field.metadata
+        for name, sign in (("ge", "≥"), ("le", "≤"))
+        if hasattr(rule, name)
+    ]
     return ", ".join([words, *bounds])
 
 
