@@ -8,6 +8,7 @@ DispatcherError
 ├── Conflict                HTTP 409, with a code
 ├── NotCancelable           HTTP 405: the job is final
 ├── Unavailable             the database is away: HTTP 503 with Retry-After
+├── SecretsUnreadable       encrypted with a key that this machine does not have
 ├── LeaseLost               somebody with a higher epoch holds the lease
 └── RunDirectoryError       a run directory that cannot be made or read
 """
@@ -87,6 +88,10 @@ class Unavailable(DispatcherError):
     def __init__(self, message: str, *, retry_after: int = 5) -> None:
         super().__init__(message)
         self.retry_after = retry_after
+
+
+class SecretsUnreadable(DispatcherError):
+    """Secrets were encrypted with a key that is not in this machine's key file."""
 
 
 class LeaseLost(DispatcherError):

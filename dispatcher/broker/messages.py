@@ -47,8 +47,11 @@ def node_queue(node: str) -> str:
 
 
 def wake_token(manager: Manager) -> str:
-    """The broker key that coalesces bursts of wake-ups (docs/protocols.md 1.1)."""
-    return f"dispatcher:wake:{manager}"
+    """The broker key that coalesces bursts of wake-ups (docs/protocols.md 1.1).
+
+    On Redis every key of ours, this one too, gets the prefix ``dispatcher:``.
+    """
+    return f"wake:{manager}"
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from dispatcher.domain import launch_checks as check
+from dispatcher.errors import InvalidRequest
+
+#: Forks when none are asked for: Ansible's own default.
+DEFAULT_FORKS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -57,3 +63,70 @@ class RunRequest:
     host_key_policy: str = "accept-new"
     priority: int = 0
     instance_groups: tuple[str, ...] = ()
+
+
+_RULES: Final[Mapping[str, Callable[[Any], str | list[str] | None]]] = {
+    "playbook": check.path_problem,
+    "bundle_digest": check.digest_problem,
+    "inventory": lambda v: None if v is None else check.inventory_text_problem(v),
+    "inventory_path": lambda v: None if v is None else check.inventory_path_problem(v),
+    "name": lambda v: check.line_problem(v, check.LONGEST_NAME),
+    "limit": lambda v: check.limit_problem(v),
+    "extra_vars": check.variables_problems,
+    "secret_vars": check.variables_problems,
+    "tags": check.tags_problem,
+    "skip_tags": check.tags_problem,
+    "check_mode": check.flag_problem,
+    "diff_mode": check.flag_problem,
+    "forks": lambda v: check.number_problem(v, 0, check.MOST_FORKS),
+    "verbosity": lambda v: check.number_problem(v, 0, 5),
+    "timeout": lambda v: check.number_problem(v, 0, check.LONGEST_TIMEOUT),
+    "idle_timeout": lambda v: check.number_problem(v, 0, check.LONGEST_TIMEOUT),
+    "allow_no_hosts": check.flag_problem,
+    "max_unreachable": check.tolerance_problem,
+    "max_failed": check.tolerance_problem,
+    "host_lock": lambda v: check.word_problem(v, ("none", "shared", "exclusive")),
+    "host_key_policy": lambda v: check.word_problem(v, ("accept-new", "strict")),
+    "priority": lambda v: check.number_problem(v, -check.HIGHEST_PRIORITY, check.HIGHEST_PRIORITY),
+    "instance_groups": check.groups_problem,
+}
+
+
+def validate(request: RunRequest) -> None:
+    """Check a request as far as that is possible without the bundle.
+
+    Raises:
+        InvalidRequest: every field that is wrong, with what is wrong in it.
+    """
+    problems: dict[str, list[str]] = {}
+    for each in fields(request):
+        found = _RULES[each.name](getattr(request, each.name))
+        if found:
+            problems[each.name] = [found] if isinstance(found, str) else found
+    if (request.inventory is None) == (request.inventory_path is None):
+        problems.setdefault("inventory", []).append(
+            "exactly one of inventory and inventory_path is required"
+        )
+    if "extra_vars" not in problems and "secret_vars" not in problems:
+        both = sorted(set(request.extra_vars) & set(request.secret_vars))
+        if both:
+            problems["secret_vars"] = [f"{name}: given in extra_vars too" for name in both]
+    if problems:
+        raise InvalidRequest(problems)
+
+
+def impact(request: RunRequest, hosts: int | None) -> int:
+    """Units of capacity a run takes: one for each host worked on at once, and one for itself.
+
+    Args:
+        hosts: number of hosts after the limit; None when that is unknown.
+    """
+    forks = request.forks or DEFAULT_FORKS
+    return (forks if hosts is None else min(hosts, forks)) + 1
+
+
+def effective_host_lock(request: RunRequest) -> str:
+    """The lock that is taken: a run in check mode changes nothing, so it shares."""
+    if request.check_mode and request.host_lock == "exclusive":
+        return "shared"
+    return request.host_lock

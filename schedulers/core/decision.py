@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from dispatcher.domain.outcome import Outcome
 
@@ -12,8 +13,7 @@ from dispatcher.domain.outcome import Outcome
 class Reason:
     """Why a job stays pending: a stable code and the numbers and names that go with it.
 
-    Codes: ``no_capacity``, ``group_limit``, ``no_nodes_online``, ``all_drained``,
-    ``dependency``, ``host_lock``, ``exclusive_kind``.
+    The codes, what their data holds and their words are in ``reasons.py``.
     """
 
     code: str
@@ -61,7 +61,19 @@ class Fail:
     explanation: str
 
 
-TaskDecision = Start | Begin | Block | Hold | Fail
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """Deciding this job raised: it is left as it is, its tries are counted, the others go on.
+
+    Attributes:
+        error: the exception's class and words, for the log and the job's explanation.
+    """
+
+    job_id: int
+    error: str
+
+
+TaskDecision = Start | Begin | Block | Hold | Fail | Strike
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +117,38 @@ class Resubmit:
     """Recovery: the submission of this waiting job is repeated."""
 
     job_id: int
+    dispatch_id: UUID
+    node_name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """Recovery: this waiting job goes back to pending."""
+    """Recovery: this dispatch of a waiting job is withdrawn; the job goes back to pending."""
 
     job_id: int
+    dispatch_id: UUID
     reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class FinishLost:
+    """Recovery: this running job of a lost node ends as ``node_lost``."""
+
+    job_id: int
+    dispatch_id: UUID
+    node_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Recovery: a tick of this node was counted; the row of ``node_watch`` becomes this.
+
+    Its ``ticked_at`` becomes the database's clock as it stood in the snapshot.
+    """
+
+    node_id: int
+    seq: int
+    missed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +160,5 @@ class SetNodeState:
     observed_seq: int
 
 
-@dataclass(frozen=True, slots=True)
-class FinishLost:
-    """Recovery: a running job of a lost node ends."""
-
-    job_id: int
-    node_name: str
-
-
-RecoveryDecision = Resubmit | Return | SetNodeState | FinishLost
+NodeDecision = Watch | SetNodeState
+RecoveryDecision = Resubmit | Return | FinishLost

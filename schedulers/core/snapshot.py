@@ -20,7 +20,18 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class PendingJob:
-    """A candidate of the TaskManager."""
+    """A candidate of the TaskManager: any kind but an approval (docs/protocols.md 3.9).
+
+    Attributes:
+        rank: the stored order within a tenant: seconds since 1970 at creation, less a step for
+            each point of priority.
+        task_impact: what it takes of a node's capacity.
+        forks: what it takes of a group's ``max_forks``.
+        preferred_groups: ids of instance groups, in the order in which they are tried.
+        lock_keys: what ``host_lock`` (``none``, ``shared``, ``exclusive``) holds: opaque words,
+            of hosts or of whole inventories; equal words collide.
+        strikes: how often deciding or applying it has raised; not looked at by the planner.
+    """
 
     id: int
     kind: Kind
@@ -84,9 +95,53 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything but the pending jobs, read once in a pass (docs/protocols.md 7.4)."""
+    """Everything but the pending jobs, read once in a pass (docs/protocols.md 7.4).
+
+    Attributes:
+        now: the database's clock in the snapshot.
+        nodes: every node that was not removed, whatever its state.
+        active: every waiting and running job, workflow jobs among them.
+        reserve_after: seconds after which a job that is kept waiting is not overtaken any more.
+    """
 
     now: datetime
     nodes: tuple[Node, ...]
     groups: tuple[Group, ...]
     active: tuple[ActiveJob, ...]
+    reserve_after: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class UnprocessedJob:
+    """A candidate of the DependencyManager: pending, its dependencies not known yet."""
+
+    id: int
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class ChildJob:
+    """The job that a workflow node stands for."""
+
+    id: int
+    status: Status
+    cancel_requested: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowNode:
+    """One step of a workflow job; ``job`` is None until it is spawned."""
+
+    id: int
+    identifier: str
+    do_not_run: bool = False
+    job: ChildJob | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowJob:
+    """A running workflow job with all of its nodes."""
+
+    id: int
+    cancel_requested: bool
+    nodes: tuple[WorkflowNode, ...]

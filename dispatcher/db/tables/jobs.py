@@ -1,8 +1,4 @@
-"""Every table, with the facts that must hold stated as CHECKs.
-
-Migrations build the same schema; a test proves the two equal. Times are ``dispatcher_now()``, the
-one SQL function that stands for the database's clock.
-"""
+"""Jobs: what the managers move, what was asked for, how far it is stored, what is left."""
 
 from __future__ import annotations
 
@@ -14,14 +10,12 @@ from sqlalchemy import (
     Column,
     Computed,
     Date,
-    DateTime,
     Double,
     ForeignKey,
     Identity,
     Index,
     Integer,
     LargeBinary,
-    MetaData,
     PrimaryKeyConstraint,
     SmallInteger,
     Table,
@@ -31,188 +25,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, UUID
 
+from dispatcher.db.tables.base import NOW, Timestamp, metadata, one_of
 from dispatcher.domain.outcome import FACTS, Outcome
 from dispatcher.domain.status import FINAL, NODE_KINDS, Kind, Status
 
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
-
-NOW = text("dispatcher_now()")
-Timestamp = DateTime(timezone=True)
-
-
-def _in(column: str, values: object) -> str:
-    words = ", ".join(f"'{value}'" for value in sorted(values))  # type: ignore[call-overload]
-    return f"{column} IN ({words})"
-
-
-# -- the schema itself
-
-schema_info = Table(
-    "schema_info",
-    metadata,
-    Column("id", SmallInteger, primary_key=True, autoincrement=False),
-    Column("version", Integer, nullable=False),
-    Column("min_code", Integer, nullable=False),
-    CheckConstraint("id = 1", name="one_row"),
-)
-
-# -- who asks
-
-organization = Table(
-    "organization",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
-    Column("weight", Double, nullable=False, server_default=text("1")),
-    Column("created", Timestamp, nullable=False, server_default=NOW),
-    CheckConstraint("weight > 0", name="weight_positive"),
-)
-
-api_token = Table(
-    "api_token",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("token_sha256", LargeBinary, nullable=False, unique=True),
-    Column("created", Timestamp, nullable=False, server_default=NOW),
-    Column("expires", Timestamp),
-    Column("revoked", Timestamp),
-    CheckConstraint("octet_length(token_sha256) = 32", name="digest_length"),
-)
-
-idempotency_key = Table(
-    "idempotency_key",
-    metadata,
-    Column("principal", Text, nullable=False),
-    Column("route", Text, nullable=False),
-    Column("key", Text, nullable=False),
-    Column("request_sha256", LargeBinary, nullable=False),
-    # deferred: the key is inserted first, because it decides whether there will be a job
-    Column(
-        "job_id",
-        BigInteger,
-        ForeignKey("job.id", ondelete="CASCADE", deferrable=True, initially="DEFERRED"),
-        nullable=False,
-    ),
-    Column("created", Timestamp, nullable=False, server_default=NOW),
-    PrimaryKeyConstraint("principal", "route", "key"),
-    Index(None, "job_id"),
-)
-
-# -- nodes
-
-node = Table(
-    "node",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("identity", UUID(as_uuid=True), nullable=False),
-    Column("machine_id", Text, nullable=False, server_default=text("''")),
-    Column("enabled", Boolean, nullable=False, server_default=text("true")),
-    Column("draining", Boolean, nullable=False, server_default=text("false")),
-    Column("accepting", Boolean, nullable=False, server_default=text("true")),
-    Column("not_accepting_reason", Text, nullable=False, server_default=text("''")),
-    Column("cpus", Double, nullable=False, server_default=text("0")),
-    Column("memory", BigInteger, nullable=False, server_default=text("0")),
-    Column("cpu_capacity", Integer, nullable=False, server_default=text("0")),
-    Column("mem_capacity", Integer, nullable=False, server_default=text("0")),
-    Column("capacity_adjustment", Double, nullable=False, server_default=text("1")),
-    Column("fixed_capacity", Integer),
-    Column("max_jobs", Integer, nullable=False, server_default=text("200")),
-    Column("version", Text, nullable=False, server_default=text("''")),
-    Column("created", Timestamp, nullable=False, server_default=NOW),
-    Column("modified", Timestamp, nullable=False, server_default=NOW),
-    Column("removed", Timestamp),
-    CheckConstraint("capacity_adjustment BETWEEN 0 AND 1", name="adjustment_range"),
-    CheckConstraint("fixed_capacity IS NULL OR fixed_capacity >= 0", name="fixed_capacity_range"),
-    CheckConstraint("accepting = (not_accepting_reason = '')", name="reason_given"),
-    Index("uq_node_name_present", "name", unique=True, postgresql_where=text("removed IS NULL")),
-)
-
-#: Narrow, renewed by the agent alone; API and operators never lock it (docs/protocols.md 2.5).
-node_lease = Table(
-    "node_lease",
-    metadata,
-    Column("node_id", BigInteger, ForeignKey("node.id"), primary_key=True),
-    Column("epoch", BigInteger, nullable=False),
-    Column("state", Text, nullable=False),
-    Column("seq", BigInteger, nullable=False, server_default=text("0")),
-    Column("renewed_at", Timestamp, nullable=False, server_default=NOW),
-    CheckConstraint(_in("state", ("alive", "suspect", "lost", "left")), name="state_word"),
-)
-
-#: What recovery has counted of a node's renewals (docs/protocols.md 4.2).
-node_watch = Table(
-    "node_watch",
-    metadata,
-    Column("node_id", BigInteger, ForeignKey("node.id"), primary_key=True),
-    Column("seq", BigInteger, nullable=False),
-    Column("missed", Integer, nullable=False, server_default=text("0")),
-    Column("ticked_at", Timestamp, nullable=False, server_default=NOW),
-)
-
-instance_group = Table(
-    "instance_group",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
-    Column("max_concurrent_jobs", Integer, nullable=False, server_default=text("0")),
-    Column("max_forks", Integer, nullable=False, server_default=text("0")),
-    Column("created", Timestamp, nullable=False, server_default=NOW),
-    Column("modified", Timestamp, nullable=False, server_default=NOW),
-    CheckConstraint("max_concurrent_jobs >= 0 AND max_forks >= 0", name="limits_range"),
-)
-
-instance_group_node = Table(
-    "instance_group_node",
-    metadata,
-    Column(
-        "instance_group_id",
-        BigInteger,
-        ForeignKey("instance_group.id", ondelete="CASCADE"),
-        nullable=False,
-    ),
-    Column("node_id", BigInteger, ForeignKey("node.id", ondelete="CASCADE"), nullable=False),
-    PrimaryKeyConstraint("instance_group_id", "node_id"),
-    Index(None, "node_id"),
-)
-
-# -- content
-
-content_bundle = Table(
-    "content_bundle",
-    metadata,
-    Column("digest", Text, primary_key=True),
-    Column("size", BigInteger, nullable=False),
-    Column("unpacked_size", BigInteger, nullable=False),
-    Column("complete", Boolean, nullable=False, server_default=text("false")),
-    Column("created", Timestamp, nullable=False, server_default=NOW),
-    Column("last_used", Timestamp, nullable=False, server_default=NOW),
-    CheckConstraint("digest ~ '^[0-9a-f]{64}$'", name="digest_form"),
-    CheckConstraint("size > 0 AND unpacked_size >= 0", name="size_positive"),
-)
-
-content_chunk = Table(
-    "content_chunk",
-    metadata,
-    Column("digest", Text, ForeignKey("content_bundle.digest", ondelete="CASCADE"), nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("bytes", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("digest", "number"),
-)
-
-# -- jobs
-
-_FINAL = _in("status", FINAL)
-_NODE_KIND = _in("kind", NODE_KINDS)
+_FINAL = one_of("status", FINAL)
+_NODE_KIND = one_of("kind", NODE_KINDS)
 
 #: What the managers read and move: narrow. What a job runs is in ``job_input``.
 job = Table(
@@ -269,16 +87,16 @@ job = Table(
     Column("explanation", Text, nullable=False, server_default=text("''")),
     Column("events_complete", Boolean, nullable=False, server_default=text("false")),
     Column("retry_of", BigInteger, ForeignKey("job.id"), unique=True),
-    CheckConstraint(_in("status", Status), name="status_word"),
-    CheckConstraint(_in("kind", Kind), name="kind_word"),
-    CheckConstraint(_in("host_lock", ("none", "shared", "exclusive")), name="host_lock_word"),
+    CheckConstraint(one_of("status", Status), name="status_word"),
+    CheckConstraint(one_of("kind", Kind), name="kind_word"),
+    CheckConstraint(one_of("host_lock", ("none", "shared", "exclusive")), name="host_lock_word"),
     CheckConstraint(f"(finished IS NOT NULL) = ({_FINAL})", name="finished_if_final"),
     CheckConstraint(f"(outcome IS NOT NULL) = ({_FINAL})", name="outcome_if_final"),
     CheckConstraint(
         "outcome IS NULL OR "
         + " OR ".join(
             f"(status = '{status}' AND "
-            + _in("outcome", [o for o in Outcome if FACTS[o].status == status])
+            + one_of("outcome", [o for o in Outcome if FACTS[o].status == status])
             + ")"
             for status in sorted(FINAL)
         ),
@@ -358,7 +176,9 @@ job_input = Table(
     CheckConstraint("inventory IS NULL OR inventory_path IS NULL", name="one_inventory"),
     CheckConstraint("verbosity BETWEEN 0 AND 5", name="verbosity_range"),
     CheckConstraint("timeout >= 0 AND idle_timeout >= 0 AND forks >= 0", name="counts_range"),
-    CheckConstraint(_in("host_key_policy", ("strict", "accept-new")), name="host_key_policy_word"),
+    CheckConstraint(
+        one_of("host_key_policy", ("strict", "accept-new")), name="host_key_policy_word"
+    ),
 )
 
 #: How much of a run's spool is stored; locked first by every COPY (docs/protocols.md 5.1).
@@ -436,71 +256,3 @@ job_dependency = Table(
     CheckConstraint("job_id <> depends_on_id", name="not_itself"),
     Index(None, "depends_on_id"),
 )
-
-# -- workflows
-
-workflow_node = Table(
-    "workflow_node",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("workflow_job_id", BigInteger, ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
-    Column("identifier", Text, nullable=False),
-    Column("job_id", BigInteger, ForeignKey("job.id"), unique=True),
-    Column("do_not_run", Boolean, nullable=False, server_default=text("false")),
-    UniqueConstraint("workflow_job_id", "identifier"),
-    CheckConstraint("job_id IS NULL OR NOT do_not_run", name="run_or_not"),
-)
-
-#: Workflows that something moved under; read and deleted by id in one snapshot.
-workflow_touch = Table(
-    "workflow_touch",
-    metadata,
-    Column("id", BigInteger, Identity(), primary_key=True),
-    Column("workflow_job_id", BigInteger, ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
-    Index(None, "workflow_job_id"),
-)
-
-# -- managers
-
-manager_lease = Table(
-    "manager_lease",
-    metadata,
-    Column("manager", Text, primary_key=True),
-    Column("epoch", BigInteger, nullable=False, server_default=text("0")),
-    Column("holder", UUID(as_uuid=True)),
-    Column("host", Text, nullable=False, server_default=text("''")),
-    Column("boot_id", Text, nullable=False, server_default=text("''")),
-    Column("pid", Integer, nullable=False, server_default=text("0")),
-    Column("pid_start", BigInteger, nullable=False, server_default=text("0")),
-    Column("expires_at", Timestamp, nullable=False, server_default=NOW),
-    # the job ids of the window that is being planned, so that a killing one is found
-    Column("window_jobs", ARRAY(BigInteger), nullable=False, server_default=text("'{}'")),
-    Column("window_kills", SmallInteger, nullable=False, server_default=text("0")),
-    Column("cursors", JSONB, nullable=False, server_default=text("'{}'")),
-    Column("done_at_change", BigInteger),
-    Column("next_due", Timestamp),
-    Column("last_pass_at", Timestamp),
-)
-
-#: Triggers that found the manager busy (docs/protocols.md 1.3); a row of its own on purpose.
-manager_request = Table(
-    "manager_request",
-    metadata,
-    Column("manager", Text, ForeignKey("manager_lease.manager"), primary_key=True),
-    Column("requested", BigInteger, nullable=False, server_default=text("0")),
-    Column("served", BigInteger, nullable=False, server_default=text("0")),
-)
-
-#: 64 counters; their sum says whether anything that a planner looks at has changed.
-change = Table(
-    "change",
-    metadata,
-    Column("slot", SmallInteger, primary_key=True, autoincrement=False),
-    Column("value", BigInteger, nullable=False, server_default=text("0")),
-    CheckConstraint("slot BETWEEN 0 AND 63", name="slot_range"),
-)
-
-CHANGE_SLOTS = 64
-MANAGERS = ("dependency", "task", "workflow", "recovery", "schedules")
-#: Everything that is held by a lease row: the managers, the leading beat, a running migration.
-LEASES = (*MANAGERS, "beat", "migrate")

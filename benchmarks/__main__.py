@@ -1,0 +1,51 @@
+"""``make bench``: run every benchmark, print a table, write ``build/bench.json``.
+
+Exit code 1 when a bound is missed by more than a quarter. ``python -m benchmarks NAME …`` runs
+some of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.figures import Figure, judge, machine, write
+
+#: In order; each module has ``measure() -> list[Figure]``.
+BENCHMARKS = ("plan_tasks", "event_path", "start_up", "latency", "throughput", "node")
+
+
+def main(names: list[str]) -> int:
+    console = Console()
+    unknown = set(names) - set(BENCHMARKS)
+    if unknown:
+        console.print(
+            f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}"
+        )
+        return 2
+    console.print(machine())
+    figures: list[Figure] = []
+    for name in names or BENCHMARKS:
+        console.print(f"… {name}")
+        figures += importlib.import_module(f"benchmarks.{name}").measure()
+    judged = judge(figures)
+    table = Table("figure", "value", "unit", "bound", "", "comparison")
+    for one in judged:
+        sign = ">=" if one.higher_is_better else "<="
+        bound = "" if one.bound is None else f"{sign} {one.bound:g}"
+        mark = "" if one.bound is None else "met" if one.met else "MISSED"
+        figure = one.figure
+        table.add_row(
+            figure.name, f"{figure.value:.4g}", figure.unit, bound, mark, figure.comparison
+        )
+    console.print(table)
+    write(judged, Path("build/bench.json"))
+    return 1 if any(one.failed for one in judged) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

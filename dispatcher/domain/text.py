@@ -1,0 +1,24 @@
+"""What a text may hold that goes into the database and onto a command line."""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def has_control(value: str) -> bool:
+    """Whether a one-line text holds a control character (line ends too) or half a surrogate pair."""
+    return bool(_CONTROL.search(value) or _SURROGATE.search(value))
+
+
+def has_control_in_lines(value: str) -> bool:
+    """The same for a text of several lines, where tabs and line ends are welcome."""
+    return bool(_CONTROL_IN_LINES.search(value) or _SURROGATE.search(value))
+
+
+def has_unstorable(value: str) -> bool:
+    """Whether PostgreSQL would refuse the text: a NUL, or half a surrogate pair."""
+    return "\x00" in value or bool(_SURROGATE.search(value))

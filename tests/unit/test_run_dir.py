@@ -1,0 +1,154 @@
+"""The run directory: what agent and supervisor tell each other through the disk."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from dispatcher.errors import RunDirectoryError
+from workers.outcome import Evidence, Tolerances
+from workers.run_dir import JobSpec, Result, RunDir, SupervisorRecord
+
+SPEC = JobSpec(
+    job_id=7,
+    dispatch_id="d1",
+    node="n1",
+    lease_file="/x/node_lease.json",
+    playbook="site.yml",
+    inventory="localhost\n",
+    extra_vars={"a": "1"},
+    secret_vars={"password": "hunter22"},
+    tags=("x",),
+    masked=("key\nkey",),
+    max_failed="10%",
+)
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> RunDir:
+    return RunDir.create(tmp_path, "d1")
+
+
+def test_a_directory_is_made_once_and_is_private(tmp_path: Path, run_dir: RunDir) -> None:
+    assert stat.S_IMODE(run_dir.path.stat().st_mode) == 0o700
+    assert list(run_dir.path.iterdir()) == []
+    with pytest.raises(RunDirectoryError, match="File exists"):
+        RunDir.create(tmp_path, "d1")
+    assert [each.dispatch_id for each in RunDir.all(tmp_path)] == ["d1"]
+
+
+def test_a_job_comes_back_as_it_was_written(run_dir: RunDir) -> None:
+    run_dir.write_job(SPEC)
+    assert run_dir.read_job() == SPEC
+    assert run_dir.read_job().tolerances == Tolerances(False, "0", "10%")
+    assert stat.S_IMODE((run_dir.path / "job.json").stat().st_mode) == 0o600
+
+
+def test_the_right_to_start_is_won_once(run_dir: RunDir) -> None:
+    assert not run_dir.is_started()
+    assert [run_dir.take_start(), run_dir.take_start()] == [True, False]
+    assert run_dir.is_started()
+
+
+def test_alive_is_held_by_one_and_let_go_with_the_descriptor(run_dir: RunDir) -> None:
+    assert not run_dir.is_alive()
+    assert run_dir.sign_of_life() is None
+    descriptor = run_dir.hold_alive()
+    assert descriptor is not None
+    assert run_dir.is_alive()
+    assert run_dir.sign_of_life() is not None
+    os.close(descriptor)
+    assert not run_dir.is_alive()
+
+
+def test_a_result_comes_back_as_it_was_written(run_dir: RunDir) -> None:
+    assert run_dir.read_result() is None
+    result = Result(
+        job_id=7,
+        dispatch_id="d1",
+        evidence=Evidence(rc=2, stats={"failures": {"a": 1}}, killed=3),
+        tolerances=Tolerances(max_failed="1"),
+        artifacts={"a": [1]},
+        events_total=5,
+        spool_bytes=1000,
+        started="2026-01-01T00:00:00+00:00",
+        finished="2026-01-01T00:00:01+00:00",
+    )
+    run_dir.write_result(result)
+    assert run_dir.read_result() == result
+
+
+def test_a_supervisor_says_which_process_it_is(run_dir: RunDir) -> None:
+    assert run_dir.read_supervisor() is None
+    record = SupervisorRecord(pid=10, pid_start=99, boot_id="b", started_at=1.5)
+    run_dir.write_supervisor(record)
+    assert run_dir.read_supervisor() == record
+
+
+def test_the_first_reason_for_a_stop_stands(run_dir: RunDir) -> None:
+    assert run_dir.stop_requested() is None
+    run_dir.request_stop("fenced")
+    run_dir.request_stop("cancel")
+    assert run_dir.stop_requested() == "fenced"
+
+
+def test_what_is_shipped_is_told_by_offset(run_dir: RunDir) -> None:
+    assert run_dir.shipped() == 0
+    run_dir.write_shipped(123)
+    assert run_dir.shipped() == 123
+
+
+def test_wiping_leaves_no_secret_and_can_be_repeated(run_dir: RunDir) -> None:
+    run_dir.write_job(SPEC)
+    for tree in (run_dir.project, run_dir.private, run_dir.artifacts, run_dir.inventory):
+        (tree / "deep").mkdir(parents=True)
+        (tree / "deep" / "file").write_text("hunter22")
+    locked = run_dir.project / "locked"
+    locked.mkdir()
+    (locked / "file").write_text("hunter22")
+    locked.chmod(0o000)
+    (run_dir.project / "away").symlink_to("/etc")
+    run_dir.spool.mkdir()
+    for _ in range(2):
+        run_dir.wipe_secrets()
+        left = [path for path in run_dir.path.rglob("*") if path.is_file()]
+        assert left == [run_dir.path / "job.json"]
+        assert b"hunter22" not in left[0].read_bytes()
+        assert b"key" not in left[0].read_bytes().replace(b"host_key", b"")
+    assert run_dir.spool.is_dir()
+    assert run_dir.read_job().max_failed == "10%"
+
+
+def test_removing_leaves_nothing_and_can_be_repeated(tmp_path: Path, run_dir: RunDir) -> None:
+    run_dir.write_job(SPEC)
+    run_dir.remove()
+    run_dir.remove()
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_what_a_crash_left_half_removed_is_no_run_directory(
+    tmp_path: Path, run_dir: RunDir
+) -> None:
+    half = tmp_path / "runs" / ".d0.removed"
+    (half / "spool").mkdir(parents=True)
+    assert [each.dispatch_id for each in RunDir.all(tmp_path)] == ["d1"]
+    assert not half.exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"format": 2}', '{"format": 1}'])
+def test_what_cannot_be_understood_is_an_error_that_names_the_file(
+    run_dir: RunDir, content: str
+) -> None:
+    (run_dir.path / "job.json").write_text(content)
+    with pytest.raises(RunDirectoryError, match=r"job\.json"):
+        run_dir.read_job()
+
+
+def test_fields_of_a_newer_version_are_passed_over(run_dir: RunDir) -> None:
+    run_dir.write_job(SPEC)
+    path = run_dir.path / "job.json"
+    path.write_text(path.read_text().replace('{"format": 1,', '{"format": 1, "newer": true,'))
+    assert run_dir.read_job() == SPEC
