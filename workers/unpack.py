@@ -72,9 +72,7 @@ def unpack(chunks: Iterable[bytes], digest: str, target: Path, *, limit: int) ->
     buffered = io.BufferedReader(source, _PIECE)
     try:
         with (
-            zstandard.ZstdDecompressor().stream_reader(
-                io.BufferedReader(source, _PIECE), closefd=False
-            ) as plain,
+            zstandard.ZstdDecompressor().stream_reader(buffered, closefd=False) as plain,
             tarfile.open(fileobj=plain, mode="r|") as tar,
         ):
             size = _extract(tar, target, limit)
