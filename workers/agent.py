@@ -262,7 +262,7 @@ def _nothing() -> None:
     """Before there is a main loop to wake."""
 
 
-def run_agent(settings: Settings, *, parent: int | None) -> int:
+def run(settings: Settings, parent: int | None) -> int:
     """Run the agent of this node until it is told to stop.
 
     Args:

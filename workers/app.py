@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from dispatcher import settings as settings_module
 from dispatcher.errors import ConfigurationError
-from workers.agent import run_agent
-from workers.entry_points import run_celery
-from workers.parent import run_parent
+from dispatcher.settings import Settings
 
-NOT_FIT = 2
+NOT_FIT: Final = 2
+#: Each role's module is imported by that role alone: the parent stays small, and starts at once.
+_ROLES: Final = {
+    "worker": "workers.parent",
+    "agent": "workers.agent",
+    "celery": "workers.entry_points",
+}
+
+Main = Callable[[Settings, int | None], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,16 +30,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code; 2 with one line on stderr for settings or a machine that is not fit.
     """
     parser = argparse.ArgumentParser(prog="python -m workers.app", description=__doc__)
-    parser.add_argument("role", choices=("worker", "agent", "celery"))
+    parser.add_argument("role", choices=tuple(_ROLES))
     parser.add_argument("--parent", type=int, help="pid of the worker that started this process")
     asked = parser.parse_args(arguments)
     try:
         settings = settings_module.load()
-        if asked.role == "worker":
-            return run_parent(settings)
-        if asked.role == "agent":
-            return run_agent(settings, parent=asked.parent)
-        return run_celery(settings, parent=asked.parent)
+        run: Main = importlib.import_module(_ROLES[asked.role]).run
+        return run(settings, asked.parent)
     except ConfigurationError as error:
         print(f"dispatcher: {error}", file=sys.stderr)
         return NOT_FIT

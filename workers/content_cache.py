@@ -7,6 +7,7 @@ directory; eviction needs the exclusive one without waiting, renames away, then 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import threading
@@ -17,7 +18,7 @@ from uuid import uuid4
 
 from dispatcher import clock, logs
 from workers.durable import sync_directory, sync_tree
-from workers.unpack import unpack
+from workers.project_copy import UnsafeBundle, copy_tree, unpack
 
 #: Opens a bundle's bytes: (digest) → context of an iterator over them.
 Fetch = Callable[[str], AbstractContextManager[Iterable[bytes]]]
@@ -53,14 +54,14 @@ class ContentCache:
 
         Args:
             digest: of the bundle; fetched and unpacked when it is not here yet.
-            target: a directory that is made here, or is there and empty.
+            target: a directory that is made here.
 
         Raises:
-            BundleError: the bundle is damaged.
+            UnsafeBundle: the bundle is damaged, too large, or leaves its tree.
             OSError: the disk is full, or not ours.
         """
         with self.tree(digest) as tree:
-            shutil.copytree(tree, target, symlinks=True, dirs_exist_ok=True)
+            copy_tree(tree, target)
 
     @contextmanager
     def tree(self, digest: str) -> Iterator[Path]:
@@ -149,12 +150,11 @@ class ContentCache:
     def _unpack(self, digest: str) -> int:
         began = clock.monotonic()
         draft = self._directory / f".{digest}.{uuid4().hex}"
-        (draft / "tree").mkdir(mode=0o700, parents=True)
+        draft.mkdir(mode=0o700)
         held = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(held, fcntl.LOCK_SH)  # before it can be seen, and so be evicted
-            with self._fetch(digest) as chunks:
-                size = unpack(chunks, digest, draft / "tree", limit=self._largest)
+            size = self._unpack_verified(digest, draft / "tree")
             (draft / "size").write_text(str(size))
             sync_tree(draft)
             os.rename(draft, self._directory / digest)
@@ -166,3 +166,21 @@ class ContentCache:
         seconds = round(clock.monotonic() - began, 3)
         self._log.info("content unpacked", digest=digest[:12], bytes=size, seconds=seconds)
         return held
+
+    def _unpack_verified(self, digest: str, tree: Path) -> int:
+        """Unpack a bundle whose bytes must be those of its digest; the size of its files."""
+        sha256 = hashlib.sha256()
+
+        def read(chunks: Iterable[bytes]) -> Iterator[bytes]:
+            for chunk in chunks:
+                sha256.update(chunk)
+                yield chunk
+
+        with self._fetch(digest) as chunks:
+            source = read(chunks)
+            unpacked = unpack(source, tree, max_bytes=self._largest)
+            for _ in source:
+                pass  # what may follow the archive's end belongs to the digest too
+        if sha256.hexdigest() != digest:
+            raise UnsafeBundle(f"content {digest[:12]}: its bytes are not those of its digest")
+        return unpacked.size

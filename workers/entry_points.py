@@ -19,7 +19,7 @@ from workers import handover, process_tree
 from workers.node_identity import node_name
 
 
-def run_celery(settings: Settings, *, parent: int | None) -> int:
+def run(settings: Settings, parent: int | None) -> int:
     """Consume this node's queue until told to stop.
 
     Args:

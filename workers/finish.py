@@ -59,7 +59,7 @@ def clear_away(run: Run) -> None:
         OSError, RunDirectoryError: something cannot be removed yet.
     """
     if run.directory.read_result() is None:
-        KILLED_PROCESSES.inc(leftovers.clear(run.directory.path))
+        KILLED_PROCESSES.inc(leftovers.clear(run.directory.dispatch_id))
     run.directory.wipe_secrets()
 
 
@@ -125,13 +125,10 @@ def ending_of(run: Run) -> Ending:
 
 def _ending_of_result(result: Result) -> Ending:
     decided = decide(result.evidence, result.tolerances)
-    playbook = decided.outcome
-    if result.evidence.stop is not None:
-        playbook = decide(replace(result.evidence, stop=None), result.tolerances).outcome
     return Ending(
         outcome=decided.outcome,
         explanation=decided.explanation,
-        playbook_outcome=playbook,
+        playbook_outcome=decided.playbook_outcome if result.evidence.stop else decided.outcome,
         host_rows=[asdict(row) for row in decided.host_rows],
         artifacts=result.artifacts,
         evidence=_kept_evidence(result.evidence),

@@ -1,4 +1,4 @@
-"""Processes that a killed supervisor left behind, found by the run directory in their environment.
+"""Processes that a killed supervisor left behind, found by the mark in their environment.
 
 A wrapper sweeps when its supervisor dies; this is for the case that it was killed too.
 """
@@ -12,6 +12,7 @@ from typing import Final
 
 from dispatcher import clock
 from workers import process_tree
+from workers.playbook_command import RUN_VARIABLE
 
 #: Seconds in which a wrapper sweeps by itself (measured: 0.2 to 0.4).
 OWN_SWEEP: Final = 1.0
@@ -19,9 +20,9 @@ _GIVE_UP: Final = 10.0
 _LOOK_EVERY: Final = 0.05
 
 
-def find(run_directory: Path) -> list[process_tree.Process]:
-    """Processes whose environment names the run directory; zombies are left out."""
-    mark = str(run_directory).encode()
+def find(dispatch_id: str) -> list[process_tree.Process]:
+    """Processes that belong to a run; zombies are left out."""
+    mark = f"{RUN_VARIABLE}={dispatch_id}".encode()
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -36,7 +37,7 @@ def find(run_directory: Path) -> list[process_tree.Process]:
     return found
 
 
-def clear(run_directory: Path, *, patience: float = OWN_SWEEP) -> int:
+def clear(dispatch_id: str, *, patience: float = OWN_SWEEP) -> int:
     """Wait until no process of a run is left; kill what is still there after ``patience``.
 
     Returns:
@@ -47,10 +48,10 @@ def clear(run_directory: Path, *, patience: float = OWN_SWEEP) -> int:
     """
     began = clock.monotonic()
     killed: set[int] = set()
-    while left := find(run_directory):
+    while left := find(dispatch_id):
         waited = clock.monotonic() - began
         if waited > _GIVE_UP:
-            raise OSError(f"process {left[0].pid} of {run_directory.name} cannot be killed")
+            raise OSError(f"process {left[0].pid} of {dispatch_id} cannot be killed")
         if waited >= patience:
             process_tree.send(left, signal.SIGCONT)
             killed.update(process_tree.send(left, signal.SIGKILL))

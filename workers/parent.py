@@ -139,7 +139,11 @@ class Parent:
         return NOT_FIT if code == NOT_FIT else 0
 
 
-def run_parent(settings: Settings) -> int:
-    """Run a worker node."""
+def run(settings: Settings, parent: int | None) -> int:
+    """Run a worker node until it is told to stop.
+
+    Args:
+        parent: not used: this process has none of ours.
+    """
     logs.configure(settings, role="worker")
     return Parent().run()

@@ -14,9 +14,9 @@ from dispatcher.secrets import Cipher
 from dispatcher.settings import Settings
 from workers.content_cache import ContentCache
 from workers.lease_file import lease_path
+from workers.project_copy import UnsafeBundle
 from workers.run_dir import JobSpec
 from workers.runs import Phase, Run, Verdict
-from workers.unpack import BundleError
 
 #: Enough to fill while another one waits for the disk; more would compete with playbooks.
 THREADS = 3
@@ -87,7 +87,7 @@ class Preparer:
             run.directory.write_job(self._spec(run, job_input.columns))
         except SecretsUnreadable as error:
             return Verdict(Outcome.CREDENTIALS, str(error))
-        except BundleError as error:
+        except UnsafeBundle as error:
             return Verdict(Outcome.PROJECT, str(error))
         except (OSError, RunDirectoryError) as error:
             self._log.error("a run could not be prepared", error=str(error))

@@ -6,15 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
 
-from dispatcher import clock
 from dispatcher.db.node_rows import NodeJob
 from dispatcher.domain.status import FINAL
 from dispatcher.errors import RunDirectoryError
 from workers.run_dir import RunDir
 from workers.runs import noted_job
-
-#: Seconds that a supervisor may take between winning the start and showing its life.
-_START_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -59,19 +55,14 @@ def decide(found: Found, row: NodeJob | None, dispatch_id: UUID, node_id: int) -
 
 
 def look(directory: RunDir) -> Found:
-    """What a directory shows; a supervisor that is just starting gets a moment to show its life."""
-    deadline = clock.monotonic() + _START_SECONDS
-    while True:
-        found = Found(
-            filled=(directory.path / "job.json").exists(),
-            started=directory.is_started(),
-            alive=directory.is_alive(),
-            result=(directory.path / "result.json").exists(),
-        )
-        undecided = found.started and not found.alive and not found.result
-        if not undecided or clock.monotonic() > deadline:
-            return found
-        clock.sleep(0.05)
+    """What a directory shows; a supervisor locks ``alive`` before it can win the start."""
+    started = directory.is_started()
+    return Found(
+        filled=(directory.path / "job.json").exists(),
+        started=started,
+        alive=directory.is_alive(),
+        result=(directory.path / "result.json").exists(),
+    )
 
 
 def dispatch_of(directory: RunDir) -> UUID | None:

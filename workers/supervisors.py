@@ -17,10 +17,10 @@ from typing import Final
 
 from dispatcher import clock, logs
 from dispatcher.domain.outcome import Outcome
-from dispatcher.errors import RunDirectoryError
+from dispatcher.errors import ConfigurationError, DispatcherError, RunDirectoryError
 from dispatcher.settings import Settings
 from workers import lease_file, process_tree
-from workers.fork_server import ForkServer
+from workers.fork_server import ForkServer, ForkServerGone
 from workers.runs import Phase, Run, Runs, Verdict
 
 #: Seconds without a sign of life after which a supervisor is killed (docs/protocols.md 4.4).
@@ -77,9 +77,12 @@ class Supervisors:
     # -- starting
 
     def open(self) -> None:
-        """Start the fork server."""
-        with self._lock:
-            self._open()
+        """Start the fork server. Without one, the first start tries again."""
+        try:
+            with self._lock:
+                self._open()
+        except ConfigurationError as error:
+            self._log.error("no supervisor can be started", error=str(error))
 
     def _open(self) -> ForkServer:
         if self._server is None:
@@ -97,7 +100,7 @@ class Supervisors:
         try:
             with self._lock:
                 pid = self._open().start_supervisor(run.directory.path)
-        except (OSError, RuntimeError, RunDirectoryError) as error:
+        except (OSError, DispatcherError) as error:
             self._log.error("no supervisor was started", error=str(error), **run.names)
             self._close_server()
             self._settle_failed_start(run, str(error))
@@ -176,7 +179,7 @@ class Supervisors:
         try:
             if server is not None:
                 server.poll_exits()
-        except (OSError, RuntimeError, EOFError):
+        except (OSError, ForkServerGone):
             self._log.error("the fork server ended; the next start makes a new one")
             self._close_server()
 

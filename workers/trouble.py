@@ -5,22 +5,28 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import sys
 from pathlib import Path
 from typing import Final
+
+from workers.playbook_command import playbook_path
 
 #: Bytes and files that must be free for runs to be prepared and spooled.
 LEAST_BYTES: Final = 64 << 20
 LEAST_FILES: Final = 1_000
 
 
-def why_unfit(data_dir: Path, *, least_bytes: int = LEAST_BYTES) -> str:
-    """Words for why no job should be started here; empty when nothing is wrong."""
+def why_unfit(data_dir: Path, *, least_bytes: int = LEAST_BYTES, path: str | None = None) -> str:
+    """Words for why no job should be started here; empty when nothing is wrong.
+
+    Args:
+        least_bytes: what must be free on the disk.
+        path: where ansible-playbook is looked for; default where playbooks find it.
+    """
     return (
         _directory_trouble(data_dir)
         or _room_trouble(data_dir, least_bytes)
         or _probe_trouble(data_dir / "runs")
-        or _tool_trouble()
+        or _tool_trouble(playbook_path() if path is None else path)
     )
 
 
@@ -57,9 +63,7 @@ def _probe_trouble(runs: Path) -> str:
     return ""
 
 
-def _tool_trouble() -> str:
-    beside = Path(sys.executable).parent
-    path = f"{beside}{os.pathsep}{os.environ.get('PATH', '')}"
+def _tool_trouble(path: str) -> str:
     if shutil.which("ansible-playbook", path=path) is None:
-        return "ansible-playbook is not installed"
+        return f"ansible-playbook is not installed: it is not on {path}"
     return ""

@@ -16,7 +16,7 @@ import zstandard
 
 from tests.factories import pack
 from workers.content_cache import ContentCache
-from workers.unpack import BundleError
+from workers.project_copy import UnsafeBundle
 
 
 class Shelf:
@@ -105,7 +105,7 @@ def test_content_whose_bytes_are_not_those_of_its_digest_is_refused(
 ) -> None:
     digest, other = shelf.put(site_yml="a"), shelf.put(site_yml="b")
     shelf.bundles[digest] = shelf.bundles[other]
-    with pytest.raises(BundleError, match="not those of its digest"):
+    with pytest.raises(UnsafeBundle, match="not those of its digest"):
         cache.copy(digest, tmp_path / "copy")
     assert present(tmp_path) == set()
 
@@ -115,7 +115,7 @@ def test_content_cut_off_in_the_middle_is_refused(
 ) -> None:
     digest = shelf.put(fill=5_000)
     shelf.bundles[digest] = shelf.bundles[digest][:2_000]
-    with pytest.raises(BundleError):
+    with pytest.raises(UnsafeBundle):
         cache.copy(digest, tmp_path / "copy")
     assert present(tmp_path) == set()
 
@@ -155,7 +155,7 @@ def test_content_that_leaves_its_tree_is_refused(
 ) -> None:
     digest = "0" * 64
     shelf.bundles[digest] = _tar(*members)
-    with pytest.raises(BundleError):
+    with pytest.raises(UnsafeBundle):
         cache.copy(digest, tmp_path / "copy")
     assert present(tmp_path) == set()
     assert not (tmp_path / "out").exists()
