@@ -1,8 +1,8 @@
 """The one place where time is read.
 
-Three clocks, each for its purpose: the wall clock for what people read, CLOCK_MONOTONIC for
-durations inside a process, CLOCK_BOOTTIME for fencing, because it goes on while a machine is
-suspended (docs/protocols.md 4). Whatever is compared between machines uses the database's clock,
+Each clock for its purpose: the wall clock for what people read, CLOCK_MONOTONIC for durations
+inside a process, CPU time for budgets of computation, CLOCK_BOOTTIME for fencing, because it goes
+on while a machine is suspended (docs/protocols.md 4). Whatever is compared between machines uses the database's clock,
 the SQL function ``dispatcher_now()``.
 """
 
@@ -22,6 +22,11 @@ def now() -> datetime:
 def monotonic() -> float:
     """Seconds of CLOCK_MONOTONIC, for durations inside one process."""
     return time.monotonic()
+
+
+def thread_cpu() -> float:
+    """CPU seconds of this thread, for budgets of computation: other load does not use them up."""
+    return time.thread_time()
 
 
 def boottime() -> float:

@@ -28,6 +28,10 @@ MANAGER_DECISIONS = Counter(
     "Decisions that took effect, by kind",
     ["manager", "decision"],
 )
+WORKFLOWS_MISSED = Counter(
+    "dispatcher_workflows_missed_total",
+    "Workflows that only the look at all of them moved; must stay 0",
+)
 MANAGER_LAST_PASS = Gauge(
     "dispatcher_manager_last_pass_timestamp_seconds",
     "When this process last completed a pass",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import tomllib
 from functools import cached_property
 from pathlib import Path
@@ -307,6 +308,20 @@ def load(**overrides: Any) -> Settings:
         raise ConfigurationError(f"{prefix}{message}") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError(f"{path}: {error}") from None
+
+
+def node_name(settings: Settings) -> str:
+    """The name of this machine's node: the configured one, else the host's.
+
+    Raises:
+        ConfigurationError: the host's name cannot be a node's name.
+    """
+    if settings.node_name is not None:
+        return settings.node_name
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:63].strip("-._")
+    if not NODE_NAME.fullmatch(name):
+        raise ConfigurationError("DISPATCHER_NODE_NAME: not set, and the host has no usable name")
+    return name
 
 
 def environment(settings: Settings) -> dict[str, str]:

@@ -7,6 +7,7 @@ lists its files, who writes each, and when. Nothing here decides; it reads and w
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -45,6 +46,8 @@ class RunDir:
         self.private = path / "private"
         #: What a supervisor writes to stdout and stderr: nothing, unless it breaks.
         self.log = path / "supervisor.log"
+        #: SSH control sockets: outside, because the name of a socket is short.
+        self.control = _control_directory(path)
 
     @classmethod
     def create(cls, data_dir: Path, dispatch_id: str) -> RunDir:
@@ -220,11 +223,12 @@ class RunDir:
             spec = self.read_job()
             bare = replace(spec, inventory=None, extra_vars={}, secret_vars={}, masked=())
             self._write_json("job.json", asdict(bare))
-        for tree in (self.private, self.artifacts, self.project, self.inventory):
+        for tree in (self.private, self.artifacts, self.project, self.inventory, self.control):
             _remove_tree(tree)
 
     def remove(self) -> None:
         """Remove the whole directory: renamed away first, so that nobody finds half of it."""
+        _remove_tree(self.control)
         doomed = self.path.with_name(f".{self.path.name}.removed")
         try:
             os.rename(self.path, doomed)
@@ -270,6 +274,18 @@ class RunDir:
 
 
 _Record = TypeVar("_Record", JobSpec, SupervisorRecord, Result, Evidence, Tolerances)
+
+
+def _control_directory(path: Path) -> Path:
+    """``<data_dir>/c/<8 hex>``, or below /tmp when that leaves no room for a socket's name.
+
+    OpenSSH adds a slash, Ansible's 10 characters and a temporary suffix of 17 to it; 107 fit.
+    """
+    word = hashlib.sha256(path.name.encode()).hexdigest()[:8]
+    control = path.parent.parent / "c" / word
+    if len(os.fsencode(control)) <= 107 - 28:
+        return control
+    return Path(f"/tmp/dispatcher-{os.geteuid()}/{word}")
 
 
 def _fsync(directory: Path) -> None:

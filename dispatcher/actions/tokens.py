@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from sqlalchemy import Connection, insert, text
 
 from dispatcher.db import tables as t
 from dispatcher.domain.text import has_control
-from dispatcher.errors import InvalidRequest
+from dispatcher.errors import InvalidRequest, NotFound
 
 PREFIX: Final = "dsp_"
 _LONGEST_NAME: Final = 100
@@ -55,6 +57,39 @@ def any_token(connection: Connection) -> bool:
             )
         )
     )
+
+
+@dataclass(frozen=True)
+class StoredToken:
+    """All that is known of a token."""
+
+    id: int
+    name: str
+    created: datetime
+    expires: datetime | None
+    revoked: datetime | None
+
+
+def list_tokens(connection: Connection) -> list[StoredToken]:
+    """Every token, oldest first, revoked and expired ones too."""
+    rows = connection.execute(
+        text("SELECT id, name, created, expires, revoked FROM api_token ORDER BY id")
+    )
+    return [StoredToken(*row) for row in rows]
+
+
+def revoke_token(connection: Connection, token_id: int) -> None:
+    """Make a token invalid from this commit on; a revoked one stays as it is.
+
+    Raises:
+        NotFound: there is no token with this number.
+    """
+    changed = connection.execute(
+        text("UPDATE api_token SET revoked = coalesce(revoked, dispatcher_now()) WHERE id = :id"),
+        {"id": token_id},
+    )
+    if not changed.rowcount:
+        raise NotFound(f"no token {token_id}")
 
 
 def _digest(token: str) -> bytes:

@@ -7,10 +7,15 @@ are hints (docs/protocols.md 1): they are acknowledged early, have no results an
 
 from __future__ import annotations
 
+import signal
 import ssl
+import warnings
+from types import FrameType
 from typing import Any, Final, Literal
 
-from celery import Celery
+from celery import Celery, signals
+from celery.platforms import SecurityWarning
+from celery.worker import state
 from kombu import Exchange, Queue
 
 from dispatcher.broker.messages import Manager, manager_queue
@@ -86,7 +91,8 @@ def make_app(settings: Settings, *, profile: Profile) -> Celery:
         worker_send_task_events=False,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
-        worker_max_tasks_per_child=500,
+        # seldom: each new child leaves files of metrics behind, and memory has a bound of its own
+        worker_max_tasks_per_child=20_000,
         worker_max_memory_per_child=300_000,
         **(_amqp(profile) if is_amqp(settings) else _redis(settings, profile)),
     )
@@ -176,6 +182,11 @@ def start_worker(app: Celery, *, queue: str, name: str, pool: str = "solo", **op
     Returns:
         The exit code.
     """
+    # logs.configure has been here: Celery's own set-up would double every line
+    signals.setup_logging.connect(_leave_logging_alone)
+    signals.worker_ready.connect(_end_quietly)
+    # what root should not do with Celery is to accept pickled messages; this one takes JSON only
+    warnings.simplefilter("ignore", SecurityWarning)
     worker = app.Worker(
         hostname=name,
         queues=[queue],
@@ -190,3 +201,17 @@ def start_worker(app: Celery, *, queue: str, name: str, pool: str = "solo", **op
     )
     worker.start()
     return int(worker.exitcode or 0)
+
+
+def _leave_logging_alone(**_: Any) -> None:
+    """A receiver of this signal is all that Celery looks for."""
+
+
+def _end_quietly(**_: Any) -> None:
+    """SIGTERM and SIGINT: the warm shutdown of Celery's own handlers, without what they print."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        state.should_stop = 0
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)

@@ -86,7 +86,7 @@ def begin(connection: Connection, job_ids: Sequence[int]) -> list[int]:
 
 
 def refuse(connection: Connection, refusals: Mapping[int, tuple[Outcome, str]]) -> list[int]:
-    """pending → failed: job id → (outcome, explanation)."""
+    """pending → failed: job id → (outcome, explanation). Approvals are decided, never refused."""
     if not refusals:
         return []
     moved = connection.execute(
@@ -96,7 +96,7 @@ def refuse(connection: Connection, refusals: Mapping[int, tuple[Outcome, str]]) 
                 finished = dispatcher_now(), pending_reason = NULL, events_complete = true
             FROM unnest(CAST(:jobs AS bigint[]), CAST(:outcomes AS text[]),
                         CAST(:explanations AS text[])) AS v(job_id, outcome, explanation)
-            WHERE job.id = v.job_id AND job.status = 'pending'
+            WHERE job.id = v.job_id AND job.status = 'pending' AND job.kind <> 'approval'
             RETURNING job.id
             """
         ),
@@ -107,6 +107,35 @@ def refuse(connection: Connection, refusals: Mapping[int, tuple[Outcome, str]]) 
         },
     )
     return [job_id for (job_id,) in moved]
+
+
+def decide(connection: Connection, job_id: int, *, approved: bool, explanation: str) -> bool:
+    """pending → successful or failed, approvals only; of two decisions the first stands.
+
+    Args:
+        approved: false: denied, or nobody decided in time.
+        explanation: who decided, or how long nobody did.
+
+    Returns:
+        False when the approval was decided or canceled before.
+    """
+    outcome = Outcome.SUCCESSFUL if approved else Outcome.DENIED
+    moved = connection.execute(
+        text(
+            """
+            UPDATE job SET status = :status, outcome = :outcome, explanation = :explanation,
+                finished = dispatcher_now(), pending_reason = NULL, events_complete = true
+            WHERE id = :job AND status = 'pending' AND kind = 'approval'
+            """
+        ),
+        {
+            "job": job_id,
+            "status": str(status_of(outcome)),
+            "outcome": str(outcome),
+            "explanation": explanation,
+        },
+    )
+    return moved.rowcount == 1
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dispatcher.db.partitions import ensure_partitions
 from dispatcher.errors import SchemaError
 
 #: The schema version that this code needs at least.
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _FIRST_MIGRATION_LOCK: Final = 0x0D15_BA7C
 _LEASE_SECONDS: Final = 600
 

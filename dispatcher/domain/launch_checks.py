@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from dispatcher.domain.text import has_control, has_control_in_lines, has_unstorable
+from dispatcher.domain.text import has_control, has_control_in_lines, has_unstorable, shown
 
 LONGEST_NAME: Final = 512
 LONGEST_PATH: Final = 1024
@@ -132,7 +132,7 @@ def limit_problem(limit: object) -> str | None:
         return problem
     for part in re.split("[,:;]", str(limit)):
         if part.lstrip("!& ").startswith(("-", "@")):
-            return f"{_shown(part.strip())}: must not start with '-' or '@'"
+            return f"{shown(part.strip())}: must not start with '-' or '@'"
     return None
 
 
@@ -163,7 +163,7 @@ def tags_problem(tags: object) -> str | None:
         elif problem is None and "," in tag:
             problem = "a tag must not contain a comma: give each tag by itself"
         if problem is not None:
-            return f"{_shown(tag)}: {problem}"
+            return f"{shown(tag)}: {problem}"
     return None
 
 
@@ -176,7 +176,7 @@ def groups_problem(names: object) -> str | None:
     for name in names:
         problem = line_problem(name, LONGEST_NAME)
         if problem is not None or not name.strip():
-            return f"{_shown(name)}: {problem or 'a name must not be empty'}"
+            return f"{shown(name)}: {problem or 'a name must not be empty'}"
     if len(set(names)) < len(names):
         return "a name is given twice"
     return None
@@ -214,7 +214,7 @@ def variables_problems(variables: object) -> list[str]:
         return ["a mapping is required"]
     problems = [p for p in map(variable_name_problem, variables) if p is not None]
     try:
-        problems += [f"{_shown(name)}: {p}" for name, p in _value_problems(variables)]
+        problems += [f"{shown(name)}: {p}" for name, p in _value_problems(variables)]
         if not problems and len(json.dumps(dict(variables))) > MOST_VARIABLE_BYTES:
             problems.append(f"at most {MOST_VARIABLE_BYTES} bytes of JSON")
     except ValueError as error:  # a whole number of more digits than Python writes
@@ -225,9 +225,9 @@ def variables_problems(variables: object) -> list[str]:
 def variable_name_problem(name: object) -> str | None:
     """A name that Ansible accepts for a variable and does not set itself."""
     if not isinstance(name, str):
-        return f"{_shown(name)}: the name of a variable must be a text"
+        return f"{shown(name)}: the name of a variable must be a text"
     if not _VARIABLE.fullmatch(name) or keyword.iskeyword(name):
-        return f"{_shown(name)}: not a valid variable name"
+        return f"{shown(name)}: not a valid variable name"
     if name in MAGIC_VARIABLES:
         return f"{name}: Ansible sets this variable itself"
     return None
@@ -262,8 +262,3 @@ def _value_problem(value: object) -> str | None:
         elif item is not None and not isinstance(item, int):
             return f"a {type(item).__name__} is not a JSON value"
     return None
-
-
-def _shown(value: object) -> str:
-    """A value in a message: bounded, printable."""
-    return ascii(value)[:80] if isinstance(value, str) and has_control(value) else repr(value)[:80]

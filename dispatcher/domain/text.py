@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+from typing import Final
+
+#: Longest value that is repeated in a message.
+_LONGEST_SHOWN: Final = 80
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_LINES = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -22,3 +26,9 @@ def has_control_in_lines(value: str) -> bool:
 def has_unstorable(value: str) -> bool:
     """Whether PostgreSQL would refuse the text: a NUL, or half a surrogate pair."""
     return "\x00" in value or bool(_SURROGATE.search(value))
+
+
+def shown(value: object) -> str:
+    """A value as it may stand in a message: in quotes, printable, not longer than a line."""
+    text = ascii(value) if isinstance(value, str) and has_control(value) else repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -1,17 +1,17 @@
 """Decides about each pending job: start, begin, block, hold, fail.
 
-This first version scans; signatures are final.
+The order of questions about a job, each of which may settle it: its dependencies, a node that
+takes jobs at all, its locks, room in its groups, the pass's start limit.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from dispatcher.domain.outcome import Outcome
-from dispatcher.domain.status import FINAL, Kind, Status
-from schedulers.core.capacity import Ledger
-from schedulers.core.decision import Begin, Block, Fail, Hold, Reason, Start, Strike, TaskDecision
+from dispatcher.domain.status import Kind
+from schedulers.core import blocking, placement
+from schedulers.core.capacity import GroupAccount, Ledger
+from schedulers.core.decision import Begin, Hold, Reason, Start, Strike, TaskDecision
 from schedulers.core.fairness import in_order
 from schedulers.core.snapshot import PendingJob
 
@@ -25,7 +25,8 @@ def plan_window(
 
     Args:
         ledger: what the windows before this one have left; it is not changed.
-        pending: the window's jobs in any order; jobs of an earlier window may be among them.
+        pending: the window's jobs in any order; jobs that an earlier window left pending may be
+            among them (the head of the backlog is looked at again between windows).
         start_limit: most starts in the whole pass (``ledger.starts`` counts them); 0: no limit.
 
     Returns:
@@ -37,45 +38,49 @@ def plan_window(
         try:
             decisions.append(_decide(ledger, job, start_limit))
         except Exception as error:
+            # Whatever it is, it must not keep the other jobs from starting (AWX issue 14729).
+            # The ledger is entered last, so nothing of this job is in it.
             decisions.append(Strike(job.id, f"{type(error).__name__}: {error}"))
     return decisions, ledger
 
 
 def _decide(ledger: Ledger, job: PendingJob, start_limit: int) -> TaskDecision:
-    for dependency in job.dependencies:
-        if dependency.status in FINAL and dependency.status is not Status.SUCCESSFUL:
-            word = "Canceled" if dependency.status is Status.CANCELED else "Failed"
-            about = {"job_type": dependency.kind, "job_name": "", "job_id": str(dependency.job_id)}
-            return Fail(job.id, Outcome.DEPENDENCY, f"Previous Task {word}: {json.dumps(about)}")
-    for dependency in job.dependencies:
-        if dependency.status not in FINAL:
-            return Block(job.id, Reason("dependency", {"jobs": [dependency.job_id]}))
+    settled = blocking.by_dependencies(job)
+    if settled is not None:
+        return settled
     if job.kind is Kind.WORKFLOW:
         return Begin(job.id)
-    for active in ledger.active:
-        if job.kind is Kind.CLEANUP and active.kind is Kind.CLEANUP:
-            return Block(job.id, Reason("exclusive_kind", {"jobs": [active.id]}))
-        modes = {job.host_lock, active.host_lock}
-        overlap = set(job.lock_keys) & set(active.lock_keys)
-        if overlap and "exclusive" in modes and "none" not in modes:
-            return Block(job.id, Reason("host_lock", {"jobs": [active.id]}))
-    groups = {group.id: group for group in ledger.world.groups}
-    nodes = {node.id: node for node in ledger.world.nodes}
-    for group_id in job.preferred_groups:
-        fits = sorted(
-            (-ledger.remaining(node.id), node.name, node.id)
-            for node in (nodes[i] for i in groups[group_id].node_ids if i in nodes)
-            if node.takes_jobs
-            and ledger.remaining(node.id) >= job.task_impact
-            and ledger.jobs_on(node.id) < node.max_jobs
-        )
-        if not fits:
-            continue
-        if start_limit and ledger.starts >= start_limit:
-            ledger.stopped_early = True
-            return Hold(job.id, Reason("start_limit", {"limit": start_limit}))
-        ledger.charge(job, fits[0][2], group_id)
-        ledger.starts += 1
-        return Start(job.id, group_id, fits[0][2])
-    names = sorted(groups[g].name for g in job.preferred_groups)
-    return Hold(job.id, Reason("no_capacity", {"group": names[0], "needed": job.task_impact}))
+    if job.kind is Kind.APPROVAL:
+        raise ValueError("an approval is decided by people, not by the TaskManager")
+    groups = placement.groups_of(ledger, job)
+    nowhere = placement.no_nodes(groups)
+    if nowhere is not None:
+        return Hold(job.id, nowhere)
+    blocked = blocking.by_locks(ledger, job)
+    if blocked is not None:
+        _keep_turn(ledger, job, groups, room=False)
+        return blocked
+    choice = placement.choose(ledger, job, groups)
+    if isinstance(choice, Reason):
+        _keep_turn(ledger, job, groups, room=True)
+        return Hold(job.id, choice)
+    if start_limit and ledger.starts >= start_limit:
+        ledger.stopped_early = True
+        return Hold(job.id, Reason("start_limit", {"limit": start_limit}))
+    ledger.start(job, choice.node_id, choice.group_id)
+    return Start(job.id, choice.group_id, choice.node_id)
+
+
+def _keep_turn(ledger: Ledger, job: PendingJob, groups: list[GroupAccount], *, room: bool) -> None:
+    """A job that waited long is not overtaken any more, on its locks and, if it lacks it, room.
+
+    Young jobs may be overtaken, so that nothing idles for a short wait; a job that cannot run
+    anywhere as things are keeps nothing from others.
+    """
+    if not ledger.waited_long(job):
+        return
+    if not any(placement.could_ever_run(job, group) for group in groups):
+        return
+    blocking.claim_locks(ledger, job)
+    if room:
+        placement.reserve(ledger, job, groups)

@@ -1,16 +1,45 @@
-"""The words for why a job is pending, rendered from a reason's code and data."""
+"""Why a job is pending: every code, what its data holds, and the words that people read.
+
+``docs/scheduling.md`` shows the same table; a test compares the two.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from schedulers.core.decision import Reason
 
-
-def words(code: str, data: Mapping[str, Any]) -> str:
-    """One English sentence for people."""
-    return f"{code}: {dict(data)}"
+#: Every code and the names of its data, in the order in which they are documented.
+CODES: Final[dict[str, tuple[str, ...]]] = {
+    "dependency": ("jobs", "jobs_total"),
+    "host_lock": ("jobs", "jobs_total", "ahead", "keys", "keys_total"),
+    "exclusive_kind": ("kind", "jobs", "ahead"),
+    "no_capacity": (
+        "group",
+        "needed",
+        "free",
+        "largest",
+        "jobs",
+        "jobs_total",
+        "reserved_for",
+    ),
+    "node_limit": ("group", "nodes", "jobs", "jobs_total", "reserved_for"),
+    "group_limit": (
+        "group",
+        "limit",
+        "allowed",
+        "used",
+        "needed",
+        "jobs",
+        "jobs_total",
+        "reserved_for",
+    ),
+    "all_drained": ("groups", "nodes"),
+    "no_nodes_online": ("groups",),
+    "start_limit": ("limit",),
+    "returned": ("node", "why"),
+}
 
 
 def cause(reason: Reason) -> tuple[object, ...]:
@@ -19,4 +48,130 @@ def cause(reason: Reason) -> tuple[object, ...]:
     A stored reason is rewritten when its cause changes. Its numbers change in every pass, and a
     backlog of thousands must not be rewritten for them; the explain call computes them anew.
     """
-    return (reason.code, reason.data.get("group"))
+    data = reason.data
+    return (reason.code, data.get("group"), data.get("limit"), data.get("why"))
+
+
+def words(code: str, data: Mapping[str, Any]) -> str:
+    """One English sentence for people.
+
+    A reason of another release, whose code or data are not known here, shows its code.
+    """
+    try:
+        return _WORDS[code](data)
+    except (KeyError, TypeError, IndexError):
+        return f"Waits: {code}."
+
+
+def _jobs(ids: Iterable[int], total: int | None = None) -> str:
+    listed = list(ids)
+    more = 0 if total is None else total - len(listed)
+    names = [str(job_id) for job_id in listed] + ([f"{more} more"] if more > 0 else [])
+    word = "job" if len(listed) == 1 and more <= 0 else "jobs"
+    return f"{word} {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f"{word} {names[0]}"
+
+
+def _kept(data: Mapping[str, Any], verb: str) -> str:
+    """Who has what the job lacks: " held by jobs 1, 2 and 7 more; kept for job 9"."""
+    held = f"; {verb} {_jobs(data['jobs'], data['jobs_total'])}" if data["jobs"] else ""
+    kept = data["reserved_for"]
+    return held + ("" if kept is None else f"; kept for job {kept}, which waits longest")
+
+
+def _dependency(data: Mapping[str, Any]) -> str:
+    return f"Waits for {_jobs(data['jobs'], data['jobs_total'])}, on which it depends."
+
+
+def _host_lock(data: Mapping[str, Any]) -> str:
+    more = data["keys_total"] - len(data["keys"])
+    hosts = ", ".join(data["keys"]) + (f" and {more} more" if more > 0 else "")
+    return f"Waits for the locks on {hosts}: {_before(data, data['jobs_total'])}."
+
+
+def _exclusive_kind(data: Mapping[str, Any]) -> str:
+    return f"One {data['kind']} job runs at a time: {_before(data, None)}."
+
+
+def _before(data: Mapping[str, Any], total: int | None) -> str:
+    held = [f"held by {_jobs(data['jobs'], total)}"] if data["jobs"] else []
+    waits = "waits" if len(data["ahead"]) == 1 else "wait"
+    ahead = [f"{_jobs(data['ahead'])} {waits} longer"] if data["ahead"] else []
+    return "; ".join(held + ahead)
+
+
+def _no_capacity(data: Mapping[str, Any]) -> str:
+    group, needed, free, largest = (data[k] for k in ("group", "needed", "free", "largest"))
+    held = _kept(data, "the rest is held by")
+    if needed > largest:
+        return (
+            f"Needs {needed} of capacity and the largest node of group {group} has {largest}:"
+            f" runs alone on the largest idle node, and none is idle{held}."
+        )
+    return f"Needs {needed} of capacity in group {group}; the freest node has {free} free{held}."
+
+
+def _node_limit(data: Mapping[str, Any]) -> str:
+    nodes = "the only node" if data["nodes"] == 1 else f"each of the {data['nodes']} nodes"
+    held = _kept(data, "held by")
+    return f"In group {data['group']}, {nodes} runs as many jobs as it may{held}."
+
+
+def _group_limit(data: Mapping[str, Any]) -> str:
+    group, limit, allowed, used, needed = (
+        data[k] for k in ("group", "limit", "allowed", "used", "needed")
+    )
+    if needed > allowed:
+        return f"Needs {needed}, more than {limit} of group {group} ever allows ({allowed})."
+    held = _kept(data, "held by")
+    return f"{limit} of group {group} is {allowed}, {used} in use, {needed} needed{held}."
+
+
+def _groups(names: Iterable[str]) -> str:
+    listed = list(names)
+    return f"group{'s' if listed[1:] else ''} {', '.join(listed)}"
+
+
+def _all_drained(data: Mapping[str, Any]) -> str:
+    nodes = "The only node" if data["nodes"] == 1 else f"All {data['nodes']} nodes"
+    return (
+        f"{nodes} online in {_groups(data['groups'])} {'is' if data['nodes'] == 1 else 'are'}"
+        " disabled, draining, not accepting jobs or without capacity."
+    )
+
+
+def _no_nodes_online(data: Mapping[str, Any]) -> str:
+    if not data["groups"]:
+        return "None of the job's instance groups exists any more."
+    return f"No node is online in {_groups(data['groups'])}."
+
+
+def _start_limit(data: Mapping[str, Any]) -> str:
+    return f"A pass starts at most {data['limit']} jobs; the next one goes on."
+
+
+_WHY: Final = {
+    "lost": "the node was lost",
+    "suspect": "the node has gone silent",
+    "left": "the node has left",
+    "removed": "the node was removed",
+    "not_claimed": "it was not claimed there in time",
+}
+
+
+def _returned(data: Mapping[str, Any]) -> str:
+    # a node that stops taking jobs gives its own words
+    return f"Taken back from node {data['node']}: {_WHY.get(data['why'], data['why'])}."
+
+
+_WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+    "dependency": _dependency,
+    "host_lock": _host_lock,
+    "exclusive_kind": _exclusive_kind,
+    "no_capacity": _no_capacity,
+    "node_limit": _node_limit,
+    "group_limit": _group_limit,
+    "all_drained": _all_drained,
+    "no_nodes_online": _no_nodes_online,
+    "start_limit": _start_limit,
+    "returned": _returned,
+}

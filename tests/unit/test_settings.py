@@ -68,6 +68,24 @@ def test_an_unknown_name_in_the_file_is_named(
         settings.load()
 
 
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("web01.example.com", "web01.example.com"), ("-odd name-", "odd-name"), ("x" * 80, "x" * 63)],
+)
+def test_a_node_without_a_name_is_named_after_the_host(
+    monkeypatch: pytest.MonkeyPatch, host: str, name: str
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: host)
+    assert settings.node_name(settings.load()) == name
+    assert settings.node_name(settings.load(node_name="n2")) == "n2"
+
+
+def test_a_host_name_that_no_node_can_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "---")
+    with pytest.raises(ConfigurationError, match="DISPATCHER_NODE_NAME: not set"):
+        settings.node_name(settings.load())
+
+
 def test_a_child_process_gets_what_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     given = settings.environment(settings.load(api_port=81, node_name="n2"))
     assert given["DISPATCHER_API_PORT"] == "81"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     CheckConstraint,
     Column,
@@ -10,6 +11,7 @@ from sqlalchemy import (
     ForeignKey,
     Identity,
     Index,
+    Integer,
     LargeBinary,
     PrimaryKeyConstraint,
     Table,
@@ -26,7 +28,13 @@ organization = Table(
     Column("name", Text, nullable=False, unique=True),
     Column("weight", Double, nullable=False, server_default=text("1")),
     Column("created", Timestamp, nullable=False, server_default=NOW),
+    Column("description", Text, nullable=False, server_default=text("''")),
+    Column("max_concurrent_jobs", Integer, nullable=False, server_default=text("0")),
+    # ids of instance groups in order of preference
+    Column("instance_groups", ARRAY(BigInteger), nullable=False, server_default=text("'{}'")),
+    Column("modified", Timestamp, nullable=False, server_default=NOW),
     CheckConstraint("weight > 0", name="weight_positive"),
+    CheckConstraint("max_concurrent_jobs >= 0", name="limit_range"),
 )
 
 api_token = Table(

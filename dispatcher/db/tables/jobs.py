@@ -83,10 +83,31 @@ job = Table(
     Column("canceled_on", Timestamp),
     Column("pending_reason", JSONB),
     Column("strikes", SmallInteger, nullable=False, server_default=text("0")),
+    # no pass looks at the job before this time, because handling it raised
+    Column("quarantined_until", Timestamp),
     Column("outcome", Text),
     Column("explanation", Text, nullable=False, server_default=text("''")),
     Column("events_complete", Boolean, nullable=False, server_default=text("false")),
     Column("retry_of", BigInteger, ForeignKey("job.id"), unique=True),
+    Column("retries_left", SmallInteger, nullable=False, server_default=text("0")),
+    # null where the template was deleted since
+    Column("job_template_id", BigInteger, ForeignKey("job_template.id", ondelete="SET NULL")),
+    Column(
+        "workflow_job_template_id",
+        BigInteger,
+        ForeignKey("workflow_job_template.id", ondelete="SET NULL"),
+    ),
+    Column("project_id", BigInteger, ForeignKey("project.id", ondelete="SET NULL")),
+    Column("inventory_id", BigInteger, ForeignKey("inventory.id", ondelete="SET NULL")),
+    Column(
+        "inventory_source_id", BigInteger, ForeignKey("inventory_source.id", ondelete="SET NULL")
+    ),
+    Column("allow_simultaneous", Boolean, nullable=False, server_default=text("true")),
+    Column("inventory_revision", BigInteger),
+    # since when the job has been held for room; a node is reserved after reserve_after
+    Column("held_since", Timestamp),
+    Column("slice_number", Integer, nullable=False, server_default=text("0")),
+    Column("slice_count", Integer, nullable=False, server_default=text("1")),
     CheckConstraint(one_of("status", Status), name="status_word"),
     CheckConstraint(one_of("kind", Kind), name="kind_word"),
     CheckConstraint(one_of("host_lock", ("none", "shared", "exclusive")), name="host_lock_word"),
@@ -138,13 +159,38 @@ job = Table(
         "id",
         postgresql_where=text("status = 'pending' AND NOT dependencies_processed"),
     ),
+    Index(
+        "ix_job_quarantined",
+        "quarantined_until",
+        postgresql_where=text("status = 'pending' AND quarantined_until IS NOT NULL"),
+    ),
     Index("ix_job_active", "node_id", postgresql_where=text("status IN ('waiting', 'running')")),
     Index(
         "ix_job_running_workflows",
         "id",
         postgresql_where=text("status = 'running' AND kind = 'workflow'"),
     ),
+    CheckConstraint(
+        "slice_count >= 1 AND slice_number >= 0 AND slice_number <= slice_count", name="slice_range"
+    ),
+    CheckConstraint("retries_left >= 0", name="retries_range"),
     Index(None, "status", "id"),
+    Index(
+        "ix_job_project_updates",
+        "project_id",
+        text("finished DESC"),
+        postgresql_where=text("kind = 'project_update'"),
+    ),
+    Index(
+        "ix_job_inventory_updates",
+        "inventory_source_id",
+        text("finished DESC"),
+        postgresql_where=text("kind = 'inventory_update'"),
+    ),
+    Index(None, "job_template_id", "id"),
+    Index(
+        None, "inventory_id", postgresql_where=text("status IN ('pending', 'waiting', 'running')")
+    ),
     Index(None, "job_day"),
     Index(None, "bundle_digest", postgresql_where=text("bundle_digest IS NOT NULL")),
 )
@@ -255,4 +301,18 @@ job_dependency = Table(
     PrimaryKeyConstraint("job_id", "depends_on_id"),
     CheckConstraint("job_id <> depends_on_id", name="not_itself"),
     Index(None, "depends_on_id"),
+)
+
+
+#: What a project update is to fetch, and what it found.
+job_project = Table(
+    "job_project",
+    metadata,
+    Column("job_id", BigInteger, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True),
+    Column("scm_type", Text, nullable=False),
+    Column("scm_url", Text, nullable=False, server_default=text("''")),
+    Column("local_path", Text, nullable=False, server_default=text("''")),
+    Column("scm_branch", Text, nullable=False, server_default=text("''")),
+    Column("revision", Text, nullable=False, server_default=text("''")),
+    Column("bundle_digest", Text, ForeignKey("content_bundle.digest")),
 )

@@ -313,6 +313,7 @@ def upgrade() -> None:
         sa.Column("canceled_on", sa.DateTime(timezone=True), nullable=True),
         sa.Column("pending_reason", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
         sa.Column("strikes", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("quarantined_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),
         sa.Column("explanation", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("events_complete", sa.Boolean(), server_default=sa.text("false"), nullable=False),
@@ -409,6 +410,13 @@ def upgrade() -> None:
         ),
     )
     op.create_index(op.f("ix_job_job_day"), "job", ["job_day"], unique=False)
+    op.create_index(
+        "ix_job_quarantined",
+        "job",
+        ["quarantined_until"],
+        unique=False,
+        postgresql_where=sa.text("status = 'pending' AND quarantined_until IS NOT NULL"),
+    )
     op.create_index(
         "ix_job_running_workflows",
         "job",

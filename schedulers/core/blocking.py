@@ -1,0 +1,105 @@
+"""Which jobs a pending job must wait for: its dependencies, and holders of locks it needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from dispatcher.domain.outcome import Outcome
+from dispatcher.domain.status import FINAL, Kind, Status
+from schedulers.core.capacity import ALONE, NAMED, Ledger
+from schedulers.core.decision import Block, Fail, Reason
+from schedulers.core.fairness import place_of
+from schedulers.core.snapshot import Dependency, PendingJob
+
+#: Most host keys named in a reason.
+KEYS_NAMED: Final = 3
+
+#: AWX's words for kinds, as its clients read them in explanations.
+AWX_TYPES: Final[dict[Kind, str]] = {
+    Kind.PLAYBOOK: "job",
+    Kind.PROJECT_UPDATE: "project_update",
+    Kind.INVENTORY_UPDATE: "inventory_update",
+    Kind.CLEANUP: "system_job",
+    Kind.WORKFLOW: "workflow_job",
+    Kind.APPROVAL: "workflow_approval",
+}
+
+
+def by_dependencies(job: PendingJob) -> Fail | Block | None:
+    """What the job's own dependencies decide; None: nothing.
+
+    One that ended in failed, error or canceled fails the job, whatever the others do; else one
+    that is not final blocks it.
+    """
+    if not job.dependencies:
+        return None
+    ended = [one for one in job.dependencies if one.status in FINAL - {Status.SUCCESSFUL}]
+    if ended:
+        first = min(ended, key=lambda one: one.job_id)
+        return Fail(job.id, Outcome.DEPENDENCY, _explanation(first))
+    unfinished = {one.job_id for one in job.dependencies if one.status not in FINAL}
+    if unfinished:
+        data = {"jobs": named(unfinished), "jobs_total": len(unfinished)}
+        return Block(job.id, Reason("dependency", data))
+    return None
+
+
+def _explanation(ended: Dependency) -> str:
+    """AWX's form, which its clients parse.
+
+    The dependency's name stays empty: it is added when the explanation is shown, for those who
+    may see that job.
+    """
+    word = "Canceled" if ended.status is Status.CANCELED else "Failed"
+    about = {"job_type": AWX_TYPES[ended.kind], "job_name": "", "job_id": str(ended.job_id)}
+    return f"Previous Task {word}: {json.dumps(about)}"
+
+
+def by_locks(ledger: Ledger, job: PendingJob) -> Block | None:
+    """Whether an active job, or a waiting one that must not be overtaken, has the job's locks."""
+    place = place_of(job)
+    if job.kind in ALONE:
+        found = ledger.kinds.conflict(place, "exclusive", (job.kind,))
+        if found is not None:
+            return Block(
+                job.id,
+                Reason(
+                    "exclusive_kind",
+                    {
+                        "kind": str(job.kind),
+                        "jobs": named(found.holders),
+                        "ahead": named(found.ahead),
+                    },
+                ),
+            )
+    found = ledger.hosts.conflict(place, job.host_lock, job.lock_keys)
+    if found is None:
+        return None
+    return Block(
+        job.id,
+        Reason(
+            "host_lock",
+            {
+                "jobs": named(found.holders),
+                "jobs_total": len(found.holders),
+                "ahead": named(found.ahead),
+                "keys": sorted(found.keys)[:KEYS_NAMED],
+                "keys_total": len(found.keys),
+            },
+        ),
+    )
+
+
+def claim_locks(ledger: Ledger, job: PendingJob) -> None:
+    """From now on no job that comes later in the order overtakes this one on its locks."""
+    place = place_of(job)
+    ledger.hosts.claim(place, job.host_lock, job.lock_keys)
+    if job.kind in ALONE:
+        ledger.kinds.claim(place, "exclusive", (job.kind,))
+
+
+def named(job_ids: Iterable[int]) -> list[int]:
+    """The first few of these jobs, by id."""
+    return sorted(job_ids)[:NAMED]

@@ -1,0 +1,191 @@
+"""Where a job may start now, or what it lacks; and the room that is kept for one that waits long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappop
+
+from schedulers.core.capacity import GroupAccount, Holders, Ledger, NodeAccount, Reservation
+from schedulers.core.decision import Reason
+from schedulers.core.fairness import Place, place_of
+from schedulers.core.snapshot import PendingJob
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The node a job goes to, and the group through which it goes."""
+
+    node_id: int
+    group_id: int
+
+
+def groups_of(ledger: Ledger, job: PendingJob) -> list[GroupAccount]:
+    """The job's preferred groups that still exist, in order."""
+    return [ledger.groups[g] for g in job.preferred_groups if g in ledger.groups]
+
+
+def no_nodes(groups: list[GroupAccount]) -> Reason | None:
+    """The reason when none of the groups has a node that takes jobs; None: one has."""
+    if any(group.takers for group in groups):
+        return None
+    names = [group.group.name for group in groups]
+    alive = frozenset[int]().union(*(group.alive for group in groups))
+    if alive:
+        return Reason("all_drained", {"groups": names, "nodes": len(alive)})
+    return Reason("no_nodes_online", {"groups": names})
+
+
+def choose(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> Choice | Reason:
+    """The first group whose limits and nodes allow the job, and the best of its nodes.
+
+    Of several groups that refuse it, one that lacks room is reported rather than one at its
+    limit, and the first of equal ones.
+
+    Raises:
+        ValueError: no group has a node that takes jobs.
+    """
+    place = place_of(job)
+    at_limit: Reason | None = None
+    without_room: GroupAccount | None = None
+    for group in groups:
+        if not group.takers:
+            continue
+        refused = _limit_refusing(group, job, place)
+        if refused is not None:
+            at_limit = at_limit or refused
+            continue
+        node = _best_node(ledger, group, job.task_impact, place)
+        if node is not None:
+            return Choice(node.id, group.group.id)
+        without_room = without_room or group
+    if without_room is not None:
+        return _no_room(ledger, without_room, job.task_impact, place)
+    if at_limit is None:
+        raise ValueError("no group of the job has a node that takes jobs")
+    return at_limit
+
+
+def could_ever_run(job: PendingJob, group: GroupAccount) -> bool:
+    """Whether the job fits the group once everything else has ended: any impact does, alone."""
+    most = group.group.max_forks
+    return bool(group.takers) and (most == 0 or job.forks <= most)
+
+
+def reserve(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> None:
+    """Keeps room for a job that lacks it and has waited long.
+
+    In the first group in which it could ever run its share of the limits counts as used, and if
+    it is capacity that it lacks, one node gets no jobs that come later in the order. One job at
+    a time does so in a group, the first in order.
+    """
+    place = place_of(job)
+    group = next((group for group in groups if could_ever_run(job, group)), None)
+    if group is None or group.reservation is not None:
+        return
+    if _limit_refusing(group, job, place) is None:
+        node = _node_to_keep(ledger, group, job.task_impact)
+        if node is not None:
+            ledger.kept[node.id] = place
+    group.reservation = Reservation(place, job.forks)
+
+
+def _limit_refusing(group: GroupAccount, job: PendingJob, place: Place) -> Reason | None:
+    limits = group.group
+    if not limits.max_concurrent_jobs and not limits.max_forks:
+        return None
+    kept = group.reservation
+    if kept is not None and kept.place >= place:
+        kept = None
+    jobs, forks = (1, kept.forks) if kept is not None else (0, 0)
+    for limit, allowed, used, needed, reserved in (
+        ("max_concurrent_jobs", limits.max_concurrent_jobs, group.jobs, 1, jobs),
+        ("max_forks", limits.max_forks, group.forks, job.forks, forks),
+    ):
+        if allowed and used + reserved + needed > allowed:
+            data = {"limit": limit, "allowed": allowed, "used": used, "needed": needed}
+            who = _holders(group.charged, None if kept is None else kept.place)
+            return Reason("group_limit", {"group": limits.name, **data, **who})
+    return None
+
+
+def _best_node(
+    ledger: Ledger, group: GroupAccount, impact: int, place: Place
+) -> NodeAccount | None:
+    """The node with the most remaining capacity after the job, ties by name.
+
+    A job larger than every node goes alone to the largest idle one.
+    """
+    if impact > group.largest:
+        return _largest_idle(ledger, group)
+    best = _freest(ledger, group)
+    if best is not None and best.remaining < impact:
+        best = None
+    for node_id, kept_for in ledger.kept.items():
+        if kept_for < place or group.group.id not in ledger.groups_of[node_id]:
+            continue
+        node = ledger.nodes[node_id]
+        if node.is_full or node.remaining < impact:
+            continue
+        if best is None or node.entry() < best.entry():
+            best = node
+    return best
+
+
+def _freest(ledger: Ledger, group: GroupAccount) -> NodeAccount | None:
+    """The node with the most remaining capacity that may get one more job of anybody."""
+    heap = group.heap
+    while heap:
+        node = ledger.nodes[heap[0][2]]
+        if heap[0] == node.entry() and not node.is_full and node.id not in ledger.kept:
+            return node
+        heappop(heap)
+    return None
+
+
+def _largest_idle(ledger: Ledger, group: GroupAccount) -> NodeAccount | None:
+    while group.idle:
+        node = ledger.nodes[group.idle[-1]]
+        if node.jobs == 0 and not node.is_full:
+            return node
+        group.idle.pop()
+    return None
+
+
+def _node_to_keep(ledger: Ledger, group: GroupAccount, impact: int) -> NodeAccount | None:
+    """The largest node that is not kept yet, ties by name.
+
+    Chosen by what does not change from pass to pass: so it is the same node in each, and it is
+    free when the jobs that are on it now have ended. The job still takes any other node that has
+    room sooner.
+    """
+    free = [ledger.nodes[n] for n in group.takers if n not in ledger.kept]
+    if impact <= group.largest:
+        free = [node for node in free if node.capacity >= impact]
+    return max(free, key=lambda node: node.capacity, default=None)
+
+
+def _no_room(ledger: Ledger, group: GroupAccount, impact: int, place: Place) -> Reason:
+    freest = _freest(ledger, group)
+    kept = {n: p for n, p in ledger.kept.items() if group.group.id in ledger.groups_of[n]}
+    ahead = min((p for p in kept.values() if p < place), default=None)
+    who = _holders(group.on_nodes, ahead)
+    if freest is None and all(ledger.nodes[node_id].is_full for node_id in kept):
+        return Reason("node_limit", {"group": group.group.name, "nodes": len(group.takers), **who})
+    return Reason(
+        "no_capacity",
+        {
+            "group": group.group.name,
+            "needed": impact,
+            "free": 0 if freest is None else max(0, freest.remaining),
+            "largest": group.largest,
+            **who,
+        },
+    )
+
+
+def _holders(holders: Holders, ahead: Place | None) -> dict[str, object]:
+    return {
+        "jobs": holders.job_ids(),
+        "jobs_total": holders.total,
+        "reserved_for": None if ahead is None else ahead[1],
+    }

@@ -1,0 +1,185 @@
+"""``dispatcher beat``: Celery beat with a lease; triggers each manager on its own period and queue.
+
+Two beats may run: one leads, the other stands by and follows within the lease, also when the leader
+is frozen. While the database is away every beat ticks: a surplus tick costs one short pass, a
+missing one costs time (docs/protocols.md 1.5).
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Any, Final
+
+from celery.beat import ScheduleEntry, Scheduler, Service
+from celery.schedules import schedule
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from dispatcher import clock, logs
+from dispatcher.broker.celery_app import make_app
+from dispatcher.broker.messages import RUN_MANAGER, Manager, manager_payload, manager_queue
+from dispatcher.broker.publish import Publisher
+from dispatcher.db.engine import is_away, make_engine, transaction
+from dispatcher.errors import LeaseLost
+from dispatcher.health import Health
+from dispatcher.settings import Settings
+from schedulers.passes import manager_lease
+from schedulers.passes.holder import Holder
+from schedulers.passes.manager_lease import Lease
+from schedulers.passes.start import await_schema, check_settings, first_line
+from schedulers.passes.works import period
+
+log = logs.get(__name__)
+
+LEASE_NAME: Final = "beat"
+#: Seconds a beat's lease lives without renewal.
+LEASE_SECONDS: Final = 15.0
+#: Seconds between two renewals of the leader.
+RENEW_EVERY: Final = 3.0
+#: Seconds between two tries of a beat that stands by.
+TRY_EVERY: Final = 1.0
+#: Seconds of one sleep, at most: the bound of a stop.
+LONGEST_SLEEP: Final = 0.5
+
+
+class Leadership:
+    """Whether this beat ticks: it leads, or nobody can tell because the database is away."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._holder = Holder.of_this_process()
+        self._lease: Lease | None = None
+        self._due = 0.0
+        self.database_away = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether this beat has the lease."""
+        return self._lease is not None
+
+    def ticks(self) -> bool:
+        """Renew or try to take the lease when that is due; whether to tick now."""
+        if clock.monotonic() >= self._due:
+            try:
+                self._lease = self._renewed() or self._taken()
+                self.database_away = False
+            except DBAPIError as error:
+                if not is_away(error):
+                    raise
+                if not self.database_away:
+                    log.warning("the database is away: ticking anyway", error=first_line(error))
+                self.database_away = True
+            self._due = clock.monotonic() + (RENEW_EVERY if self.leads else TRY_EVERY)
+        return self.leads or self.database_away
+
+    def release(self) -> None:
+        """Give the lease back, so that another beat follows at once."""
+        if self._lease is None:
+            return
+        try:
+            with transaction(self._engine, lock_timeout=1.0) as connection:
+                manager_lease.renew(connection, self._lease)
+                manager_lease.release(connection, self._lease, completed=True)
+        except (DBAPIError, LeaseLost) as error:
+            log.debug("lease left to expire", error=first_line(error))
+        self._lease = None
+
+    def _renewed(self) -> Lease | None:
+        if self._lease is None:
+            return None
+        try:
+            with transaction(self._engine, lock_timeout=1.0) as connection:
+                manager_lease.renew(connection, self._lease)
+            return self._lease
+        except LeaseLost:
+            log.warning("another beat leads now")
+            return None
+
+    def _taken(self) -> Lease | None:
+        lease = manager_lease.take(self._engine, LEASE_NAME, self._holder, LEASE_SECONDS)
+        if lease is not None:
+            log.info("this beat leads", epoch=lease.epoch)
+        return lease
+
+
+class LeadingScheduler(Scheduler):  # type: ignore[misc]
+    """Celery's scheduler with its schedule in memory, ticking only while it may."""
+
+    leadership: Leadership
+    publisher: Publisher
+    health: Health
+
+    def tick(self, *args: Any, **kwargs: Any) -> float:
+        """One round of Celery's loop; the seconds to sleep."""
+        ticks = self.leadership.ticks()
+        self.health.say({"database": "not reachable"} if self.leadership.database_away else {})
+        if not ticks:
+            return LONGEST_SLEEP
+        return float(super().tick(*args, **kwargs))
+
+    def apply_async(
+        self, entry: ScheduleEntry, producer: Any = None, advance: bool = True, **kwargs: Any
+    ) -> None:
+        """Trigger a manager; bounded in time, and a failure is the timer's matter."""
+        if advance:
+            self.reserve(entry)
+        self.publisher.trigger(Manager(entry.args[0]["manager"]), "beat")
+
+
+def entries(settings: Settings) -> dict[str, dict[str, Any]]:
+    """The schedule: each manager on its own period and queue."""
+    return {
+        str(manager): {
+            "task": RUN_MANAGER,
+            "schedule": schedule(period(settings, manager)),
+            "args": (manager_payload(manager, "beat"),),
+            "options": {"queue": manager_queue(manager)},
+        }
+        for manager in Manager
+    }
+
+
+def run(settings: Settings) -> int:
+    """Tick until told to end; the exit code.
+
+    Raises:
+        ConfigurationError: a setting is missing, or the schema does not fit.
+    """
+    logs.configure(settings, role="beat")
+    check_settings(settings)
+    health = Health(settings, "beat")
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: ending.set())
+    engine = make_engine(settings, application_name="dispatcher beat")
+    if not await_schema(engine, health, ending.is_set):
+        return 0
+    port = health.serve(settings.beat_metrics_port)
+    log.info("beat started", port=port or None)
+    leadership = Leadership(engine)
+    service = _service(settings, leadership, health)
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        service.stop()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    if not ending.is_set():
+        service.start()
+    leadership.release()
+    health.close()
+    log.info("beat stopped")
+    return 0
+
+
+def _service(settings: Settings, leadership: Leadership, health: Health) -> Service:
+    app = make_app(settings, profile="publisher")
+    app.conf.beat_schedule = entries(settings)
+    scheduler = type(
+        "ThisScheduler",
+        (LeadingScheduler,),
+        {"leadership": leadership, "publisher": Publisher(app), "health": health},
+    )
+    return Service(app, max_interval=LONGEST_SLEEP, scheduler_cls=scheduler)

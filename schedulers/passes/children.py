@@ -1,0 +1,93 @@
+"""Child processes of control: forked from a preloaded parent, restarted, never left behind."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dispatcher import clock
+
+_PR_SET_PDEATHSIG: Final = 1
+#: Seconds before a child is started again: the first time, and at most.
+_BACKOFF: Final = (0.1, 10.0)
+#: A child that lived this long (seconds) starts again without delay.
+_LIVED_WELL: Final = 30.0
+
+
+def die_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> None:
+    """Have the kernel signal this process when the thread that forked it ends.
+
+    It is lost when the parent died before: whoever must not outlive it compares ``getppid`` after.
+    """
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
+
+
+@dataclass
+class Child:
+    """A process that is kept running.
+
+    Attributes:
+        name: for logs.
+        main: what it runs; the exit code.
+        due: when it is to be started again (monotonic clock).
+    """
+
+    name: str
+    main: Callable[[], int]
+    pid: int | None = None
+    started: float = 0.0
+    due: float = 0.0
+    delay: float = 0.0
+
+    def start(self) -> None:
+        """Fork; only from a process without threads and connections."""
+        self.started = clock.monotonic()
+        self.pid = fork(self.main)
+
+    def ended(self) -> None:
+        """Note the end, and when to start again: sooner after a long life."""
+        self.pid = None
+        lived = clock.monotonic() - self.started
+        first, longest = _BACKOFF
+        self.delay = first if lived >= _LIVED_WELL else min(max(first, self.delay * 2), longest)
+        self.due = clock.monotonic() + self.delay
+
+    def signal(self, number: signal.Signals) -> None:
+        """Signal the child alone."""
+        if self.pid is not None:
+            os.kill(self.pid, number)
+
+    def kill_group(self) -> None:
+        """Kill the child with everything that it started."""
+        if self.pid is not None:
+            os.killpg(self.pid, signal.SIGKILL)
+
+
+def fork(main: Callable[[], int]) -> int:
+    """Run ``main`` in a child with a process group of its own; the pid."""
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        die_with_parent(signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        code = main()
+    except SystemExit as exit_:
+        code = exit_.code if isinstance(exit_.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # no clean-up of what belongs to the parent
+        os._exit(code)

@@ -1,0 +1,131 @@
+"""The DependencyManager: which updates a new job must wait for (docs/scheduling.md 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from dispatcher.broker.messages import Manager, wake
+from dispatcher.db import quarantine
+from dispatcher.domain.status import Kind
+from dispatcher.settings import Settings
+from schedulers.core.decision import LinkDependencies, Strike
+from schedulers.core.plan_dependencies import plan_dependencies
+from schedulers.core.snapshot import UnprocessedJob
+from schedulers.passes import apply
+from schedulers.passes.manager_pass import Applied, Ended, Pass
+from schedulers.passes.windows import Backlog, Cursors, Window, walk
+
+_UNPROCESSED = """
+    SELECT id, kind FROM job WHERE status = 'pending' AND NOT dependencies_processed
+      AND (quarantined_until IS NULL OR quarantined_until <= dispatcher_now())
+"""
+
+
+def run(under_way: Pass) -> Ended:
+    """One pass over the jobs whose dependencies are not known yet."""
+    unprocessed: Backlog[UnprocessedJob, LinkDependencies] = Unprocessed(under_way.settings)
+    return walk(under_way, unprocessed)
+
+
+class Unprocessed:
+    """Pending jobs whose dependencies are not known yet, in order of id."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.stopped_early = False
+        self._settings = settings
+
+    def has_more(self, connection: Connection) -> bool:
+        """Nothing beside the change counter and the clock."""
+        return False
+
+    def load(self, connection: Connection) -> None:
+        """Nothing beside the jobs is needed yet."""
+
+    def read(self, connection: Connection, cursors: Cursors, size: int) -> Window[UnprocessedJob]:
+        """The next jobs behind the last one that was read."""
+        rows = connection.execute(
+            text(f"{_UNPROCESSED} AND id > :behind ORDER BY id LIMIT :size"),
+            {"behind": cursors.get("id", 0), "size": size},
+        ).all()
+        return Window(_jobs(rows), {"id": rows[-1].id} if len(rows) == size else {})
+
+    def named(self, connection: Connection, ids: Collection[int]) -> Sequence[UnprocessedJob]:
+        """Those of the given jobs that are still unprocessed."""
+        rows = connection.execute(
+            text(f"{_UNPROCESSED} AND id = ANY(CAST(:ids AS bigint[])) ORDER BY id"),
+            {"ids": list(ids)},
+        )
+        return _jobs(rows.all())
+
+    def id_of(self, item: UnprocessedJob) -> int:
+        """A job's id."""
+        return item.id
+
+    def decided_about(self, decision: LinkDependencies) -> int:
+        """The job's id."""
+        return decision.job_id
+
+    def plan(self, items: Sequence[UnprocessedJob]) -> Sequence[LinkDependencies | Strike]:
+        """Each job's own dependencies."""
+        return plan_dependencies(items)
+
+    def apply(self, connection: Connection, decisions: Sequence[LinkDependencies]) -> Applied:
+        """Link a window's jobs, and give them to the TaskManager.
+
+        A dependency is linked only while it can still be waited for; a job that lost one that way
+        stays unprocessed and is decided about again (docs/protocols.md 6.6).
+        """
+        wanted = [(d.job_id, other) for d in decisions for other in d.depends_on]
+        linked = _link(connection, wanted)
+        incomplete = {job_id for job_id, other in wanted if (job_id, other) not in linked}
+        done = _mark(connection, [d.job_id for d in decisions if d.job_id not in incomplete])
+        owed = wake(Manager.TASK) if done else wake()
+        return Applied(owed, {"link": done}, changed=done > 0)
+
+    def strike(self, connection: Connection, strikes: Sequence[Strike]) -> Applied:
+        """Set aside jobs whose handling raised."""
+        return apply.strike_jobs(
+            connection, strikes, max_strikes=self._settings.max_strikes, manager=Manager.DEPENDENCY
+        )
+
+    def next_due(self, connection: Connection) -> datetime | None:
+        """The end of the next quarantine."""
+        return quarantine.next_release(connection)
+
+
+def _jobs(rows: Sequence[Any]) -> list[UnprocessedJob]:
+    return [UnprocessedJob(row.id, Kind(row.kind)) for row in rows]
+
+
+def _link(connection: Connection, wanted: Sequence[tuple[int, int]]) -> set[tuple[int, int]]:
+    if not wanted:
+        return set()
+    rows = connection.execute(
+        text(
+            "INSERT INTO job_dependency (job_id, depends_on_id)"
+            " SELECT v.job_id, v.other FROM unnest(CAST(:jobs AS bigint[]),"
+            " CAST(:others AS bigint[])) AS v(job_id, other) JOIN job ON job.id = v.other"
+            " WHERE job.status IN ('pending', 'waiting', 'running', 'successful')"
+            " ON CONFLICT (job_id, depends_on_id) DO UPDATE SET job_id = excluded.job_id"
+            " RETURNING job_id, depends_on_id"
+        ),
+        {"jobs": [j for j, _ in wanted], "others": [o for _, o in wanted]},
+    )
+    return {(job_id, other) for job_id, other in rows}
+
+
+def _mark(connection: Connection, job_ids: Sequence[int]) -> int:
+    if not job_ids:
+        return 0
+    return connection.execute(
+        text(
+            "UPDATE job SET dependencies_processed = true"
+            " WHERE id = ANY(CAST(:jobs AS bigint[])) AND status = 'pending'"
+            " AND NOT dependencies_processed"
+        ),
+        {"jobs": list(job_ids)},
+    ).rowcount

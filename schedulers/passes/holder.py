@@ -1,0 +1,56 @@
+"""Who holds a lease: this process, named so that a sibling can see that it is gone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from dispatcher import clock
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds a lease, or did.
+
+    Attributes:
+        id: random, made once for each process; two leases of one process have the same.
+        host: host name and pid namespace: two containers may share a name, a kernel and pids.
+        boot_id: the kernel's id of this boot.
+        pid, pid_start: the process and its start time in clock ticks, so that a pid that was
+            given away again is told apart.
+    """
+
+    id: uuid.UUID
+    host: str
+    boot_id: str
+    pid: int
+    pid_start: int
+
+    @classmethod
+    def of_this_process(cls) -> Holder:
+        """A new holder; made after the last fork."""
+        pid = os.getpid()
+        return cls(uuid.uuid4(), _host(), clock.boot_id(), pid, _start_time(pid) or 0)
+
+    def sees_gone(self, other: Holder) -> bool:
+        """Whether ``other`` ran on this machine and does not any more; false when in doubt."""
+        if (other.host, other.boot_id) != (self.host, self.boot_id):
+            return False
+        return _start_time(other.pid) != other.pid_start
+
+
+def _host() -> str:
+    return f"{socket.gethostname()}/{os.readlink('/proc/self/ns/pid')}"
+
+
+def _start_time(pid: int) -> int | None:
+    """Field 22 of ``/proc/<pid>/stat``; None for no process, or one that is only not reaped yet."""
+    try:
+        # the command, in parentheses, may hold anything: fields are counted after its end
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in ("Z", "X") else int(fields[19])

@@ -1,0 +1,75 @@
+"""The Celery worker of one manager: its queue, one slot, prefork for the hard time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from celery import Celery, signals
+from sqlalchemy.exc import DBAPIError
+
+from dispatcher import logs
+from dispatcher.broker.celery_app import make_app, start_worker
+from dispatcher.broker.messages import RUN_MANAGER, VERSION, Manager, manager_queue
+from dispatcher.db.engine import is_away
+from dispatcher.metrics import MESSAGES_IGNORED
+from dispatcher.settings import Settings
+from schedulers.passes.children import die_with_parent
+from schedulers.passes.manager_pass import Runner
+from schedulers.passes.start import first_line
+from schedulers.passes.works import make_runner
+
+log = logs.get(__name__)
+
+Stopping = Callable[[], bool]
+
+
+def run(settings: Settings, manager: Manager, stopping: Stopping) -> int:
+    """Consume the manager's queue until the process is told to end; the exit code."""
+    return start_worker(
+        make_worker_app(settings, manager, stopping),
+        queue=manager_queue(manager),
+        name=f"{manager}@%h",
+        pool="prefork",
+    )
+
+
+def make_worker_app(settings: Settings, manager: Manager, stopping: Stopping) -> Celery:
+    """The application whose one task runs the manager in the worker's child process."""
+    app = make_app(settings, profile="worker")
+    # past the budget the pass stops by itself; what does not stop within the grace is killed
+    app.conf.task_time_limit = settings.manager_timeout + settings.manager_grace
+    runners: list[Runner] = []
+
+    def open_runner(**_: Any) -> None:
+        # in the child: nothing that is connected may be inherited over a fork
+        die_with_parent()
+        runners[:] = [make_runner(settings, name=f"{manager} manager", stopping=stopping)]
+
+    signals.worker_process_init.connect(open_runner, weak=False)
+
+    def run_manager(payload: Mapping[str, Any]) -> None:
+        if payload.get("v") != VERSION or payload.get("manager") != manager:
+            MESSAGES_IGNORED.labels(RUN_MANAGER).inc()
+            return
+        trigger(runners[0], manager)
+
+    app.task(run_manager, name=RUN_MANAGER)
+    return app
+
+
+def trigger(runner: Runner, manager: Manager) -> str:
+    """Run a manager; an error is logged here, and the next trigger tries again."""
+    try:
+        return runner.trigger(manager)
+    except DBAPIError as error:
+        if not is_away(error):
+            log.exception("the pass failed", manager=str(manager))
+        else:
+            log.warning(
+                "no pass: the database is away", manager=str(manager), error=first_line(error)
+            )
+    except Exception:
+        # a pass that fails must not end the process that will run the next one
+        log.exception("the pass failed", manager=str(manager))
+    return "error"

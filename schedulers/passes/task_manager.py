@@ -1,0 +1,121 @@
+"""The TaskManager: which pending jobs start now, and where (docs/scheduling.md 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection
+
+from dispatcher.broker.messages import Manager
+from dispatcher.db import quarantine
+from dispatcher.settings import Settings
+from schedulers.core.decision import Begin, Block, Fail, Hold, Reason, Start, Strike
+from schedulers.core.plan_tasks import Ledger, plan_window
+from schedulers.core.reasons import cause
+from schedulers.core.snapshot import PendingJob
+from schedulers.passes import apply, snapshots
+from schedulers.passes.manager_pass import Applied, Ended, Pass
+from schedulers.passes.windows import Backlog, Cursors, Window, walk
+
+Decision = Start | Begin | Block | Hold | Fail
+
+
+def run(under_way: Pass) -> Ended:
+    """One pass over the pending jobs."""
+    candidates: Backlog[PendingJob, Decision] = Candidates(under_way.settings)
+    return walk(under_way, candidates)
+
+
+class Candidates:
+    """Pending jobs whose dependencies are processed; the ledger is carried through the pass."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.stopped_early = False
+        self._settings = settings
+        self._ledger: Ledger | None = None
+        self._reasons: dict[int, Reason] = {}
+        self._reserve_after = 0.0
+        self._now = 0.0
+        self._due: float | None = None
+
+    def has_more(self, connection: Connection) -> bool:
+        """Nothing beside the change counter and the clock."""
+        return False
+
+    def load(self, connection: Connection) -> None:
+        """Read nodes, groups and active jobs, once in a pass (docs/protocols.md 7.4)."""
+        world = snapshots.read_world(connection)
+        self._now = world.now.timestamp()
+        self._reserve_after = world.reserve_after
+        self._ledger = Ledger.of(world)
+
+    def read(self, connection: Connection, cursors: Cursors, size: int) -> Window[PendingJob]:
+        """The next candidates by keyset; see :func:`snapshots.read_candidates`."""
+        jobs, reasons = snapshots.read_candidates(connection, cursors, size)
+        self._reasons = reasons
+        behind = dict(cursors)
+        for job in jobs:
+            behind[str(job.organization_id)] = [job.rank, job.id]
+        return Window(jobs, behind if len(jobs) == size else {})
+
+    def named(self, connection: Connection, ids: Collection[int]) -> Sequence[PendingJob]:
+        """Those of the given jobs that are still candidates."""
+        jobs, self._reasons = snapshots.read_named_candidates(connection, ids)
+        return jobs
+
+    def id_of(self, item: PendingJob) -> int:
+        """A job's id."""
+        return item.id
+
+    def decided_about(self, decision: Decision) -> int:
+        """The job's id."""
+        return decision.job_id
+
+    def plan(self, items: Sequence[PendingJob]) -> Sequence[Decision | Strike]:
+        """Decide about each job of a window; the ledger goes on only when all were decided."""
+        assert self._ledger is not None, "load comes first"
+        decisions, self._ledger = plan_window(self._ledger, items, self._settings.start_limit)
+        self.stopped_early = self._ledger.stopped_early
+        self._note_due(items, decisions)
+        return decisions
+
+    def apply(self, connection: Connection, decisions: Sequence[Decision]) -> Applied:
+        """Write a window's decisions; lock order: job, workflow, change counter."""
+        return (
+            apply.start_jobs(connection, [d for d in decisions if isinstance(d, Start)])
+            + apply.begin_jobs(connection, [d for d in decisions if isinstance(d, Begin)])
+            + apply.fail_jobs(connection, [d for d in decisions if isinstance(d, Fail)])
+            + apply.store_reasons(connection, self._changed_reasons(decisions))
+        )
+
+    def strike(self, connection: Connection, strikes: Sequence[Strike]) -> Applied:
+        """Set aside jobs whose handling raised."""
+        return apply.strike_jobs(
+            connection, strikes, max_strikes=self._settings.max_strikes, manager=Manager.TASK
+        )
+
+    def next_due(self, connection: Connection) -> datetime | None:
+        """The end of the next quarantine, or the time at which a held job gets a reservation."""
+        dues = [quarantine.next_release(connection)]
+        if self._due is not None:
+            dues.append(datetime.fromtimestamp(self._due, UTC))
+        return min((due for due in dues if due is not None), default=None)
+
+    def _changed_reasons(self, decisions: Sequence[Decision]) -> dict[int, Reason]:
+        """Reasons whose cause is not the stored one; numbers alone are not worth a write."""
+        return {
+            d.job_id: d.reason
+            for d in decisions
+            if isinstance(d, Block | Hold)
+            and (d.job_id not in self._reasons or cause(self._reasons[d.job_id]) != cause(d.reason))
+        }
+
+    def _note_due(
+        self, items: Sequence[PendingJob], decisions: Sequence[Decision | Strike]
+    ) -> None:
+        held = {d.job_id for d in decisions if isinstance(d, Hold)}
+        dues = [job.rank + self._reserve_after for job in items if job.id in held]
+        future = [due for due in dues if due > self._now]
+        if future:
+            self._due = min([*future, *([] if self._due is None else [self._due])])

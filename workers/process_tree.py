@@ -1,0 +1,186 @@
+"""Processes of one run, found and ended with all their descendants (docs/running.md, stop ladder).
+
+A process that is a child-subreaper and has no child has no descendant either: whoever loses its
+parent becomes a child of the nearest subreaper above. So :func:`reap` proves a tree empty without
+looking at ``/proc``; ``/proc`` only says whom to signal.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from dispatcher import clock
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+# loaded here, so that nothing is looked up between a fork and what must follow it at once
+_libc = ctypes.CDLL(None, use_errno=True)
+_prctl = _libc.prctl
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A line of ``/proc/<pid>/stat``: state ``R S D T Z …``, start in clock ticks since boot."""
+
+    pid: int
+    parent: int
+    state: str
+    start: int
+
+
+def become_subreaper() -> None:
+    """Become the parent of every descendant that loses its own.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    _set(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int, signum: signal.Signals) -> bool:
+    """Ask for a signal when the parent's forking thread ends.
+
+    Args:
+        parent: the process that forked, noted before the fork.
+
+    Returns:
+        False if it is gone already: the signal will never come.
+    """
+    _set(_PR_SET_PDEATHSIG, int(signum))
+    return os.getppid() == parent
+
+
+def _set(option: int, value: int) -> None:
+    if _prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def close_inherited() -> None:
+    """Close every descriptor but 0, 1 and 2, in a fork that does not execute anything."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            try:
+                os.close(int(name))
+            except OSError:  # the one that listed the directory
+                pass
+
+
+def read(pid: int) -> Process | None:
+    """What ``/proc`` says about a process; None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            line = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # the name in parentheses may itself hold blanks and parentheses
+    rest = line[line.rindex(b")") + 2 :].split()
+    return Process(pid, int(rest[1]), rest[0].decode(), int(rest[19]))
+
+
+def start_of(pid: int) -> int:
+    """When a process started, in clock ticks since boot; 0 when it is gone."""
+    found = read(pid)
+    return 0 if found is None else found.start
+
+
+def descendants(root: int) -> list[Process]:
+    """All living descendants of a process, parents before children; zombies are left out."""
+    children: dict[int, list[Process]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (found := read(int(name))) is not None:
+            children.setdefault(found.parent, []).append(found)
+    tree: list[Process] = []
+    pending = [root]
+    while pending:
+        for child in children.get(pending.pop(), ()):
+            pending.append(child.pid)
+            if child.state not in "ZX":
+                tree.append(child)
+    return tree
+
+
+def send(processes: Iterable[Process], signum: signal.Signals) -> list[int]:
+    """Signal each; the pids that took it."""
+    taken = []
+    for process in processes:
+        try:
+            os.kill(process.pid, signum)
+        except ProcessLookupError:
+            continue
+        taken.append(process.pid)
+    return taken
+
+
+def reap() -> tuple[bool, dict[int, int]]:
+    """Collect every child that has ended, without waiting.
+
+    Returns:
+        Whether a child is left, and wait statuses by pid.
+    """
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False, ended
+        if pid == 0:
+            return True, ended
+        ended[pid] = status
+
+
+def stop_all(root: int, spared: Collection[int] = ()) -> None:
+    """SIGSTOP every descendant; again until no new one turns up, because a fork may be under way."""
+    stopped: set[int] = set()
+    while True:
+        fresh = [
+            each
+            for each in descendants(root)
+            if each.pid not in stopped and each.pid not in spared and each.state != "T"
+        ]
+        if not fresh:
+            return
+        stopped |= {each.pid for each in fresh}
+        send(fresh, signal.SIGSTOP)
+
+
+def continue_all(root: int) -> None:
+    """SIGCONT every descendant, children first, so that no parent waits for a stopped child."""
+    send(reversed(descendants(root)), signal.SIGCONT)
+
+
+def sweep(grace: float) -> list[int]:
+    """End every descendant of this process, a subreaper, and reap until none is left.
+
+    The caller has SIGCHLD blocked.
+
+    Args:
+        grace: seconds between SIGTERM and SIGKILL; 0: SIGKILL at once.
+
+    Returns:
+        The pids that had to be killed.
+    """
+    left, _ = reap()
+    if not left:
+        return []
+    killed: set[int] = set()
+    asked: set[int] = set()
+    deadline = clock.monotonic() + grace
+    pause = 0.02
+    while left:
+        found = descendants(os.getpid())
+        if clock.monotonic() >= deadline:
+            killed.update(send(found, signal.SIGKILL))
+        else:
+            fresh = [each for each in found if each.pid not in asked]
+            asked.update(send(fresh, signal.SIGTERM))
+            send((each for each in fresh if each.state == "T"), signal.SIGCONT)
+        # woken by each end; a process stuck in the kernel is asked about ever more seldom
+        signal.sigtimedwait({signal.SIGCHLD}, pause)
+        pause = min(pause * 1.2, 0.5)
+        left, _ = reap()
+    return sorted(killed)
