@@ -20,7 +20,7 @@ from dispatcher import settings as settings_module
 from dispatcher.db import tables as t
 from dispatcher.secrets import make_key_file
 from dispatcher.settings import Settings
-from tests.factories import make_job, store_bundle
+from tests.factories import make_job, pack, store_bundle
 from tests.waiting import wait_until
 from workers.handover import hand_over, line
 
@@ -196,11 +196,15 @@ def waiting_job(
 ) -> tuple[int, UUID]:
     """A job that waits on a node, with its content: (job id, dispatch id)."""
     bundle = {"site.yml": files} if isinstance(files, str) else files
+    digest, _, _ = pack(bundle)
+    stored = select(t.content_bundle.c.digest).where(t.content_bundle.c.digest == digest)
+    if connection.scalar(stored) is None:
+        store_bundle(connection, bundle)
     job_id = make_job(
         connection,
         status="waiting",
         node_id=node_id,
-        bundle_digest=store_bundle(connection, bundle),
+        bundle_digest=digest,
         inputs={"inventory": LOCAL} | dict(inputs or {}),
         **columns,
     )

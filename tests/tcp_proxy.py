@@ -7,11 +7,30 @@ import threading
 from contextlib import closing, suppress
 from types import TracebackType
 
+from sqlalchemy.engine import make_url
+
+
+def in_front_of(database_url: str) -> tuple[TcpProxy, str]:
+    """A proxy in front of a database server, and the database's URL through it."""
+    url = make_url(database_url)
+    host = url.query.get("host") or url.host or "127.0.0.1"
+    port = url.port or 5432
+    target: str | tuple[str, int] = (str(host), port)
+    if str(host).startswith("/"):
+        target = f"{host}/.s.PGSQL.{port}"
+    proxy = TcpProxy(target)
+    through = url.set(host="127.0.0.1", port=proxy.port, query={})
+    return proxy, through.render_as_string(hide_password=False)
+
 
 class TcpProxy:
-    """Listens on loopback and forwards to ``target``; each direction of a connection is a thread."""
+    """Listens on loopback and forwards to ``target``; each direction of a connection is a thread.
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    Args:
+        target: host and port, or the path of a unix socket.
+    """
+
+    def __init__(self, target: str | tuple[str, int]) -> None:
         self._target = target
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
@@ -70,7 +89,7 @@ class TcpProxy:
                 client.close()
                 continue
             try:
-                server = socket.create_connection(self._target)
+                server = self._connect()
             except OSError:
                 client.close()
                 continue
@@ -81,6 +100,13 @@ class TcpProxy:
                 threading.Thread(
                     target=self._forward, args=(source, sink, is_client, doomed), daemon=True
                 ).start()
+
+    def _connect(self) -> socket.socket:
+        if not isinstance(self._target, str):
+            return socket.create_connection(self._target)
+        server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        server.connect(self._target)
+        return server
 
     def _forward(
         self, source: socket.socket, sink: socket.socket, is_client: bool, doomed: threading.Event
