@@ -1,0 +1,98 @@
+"""A node whose database, broker or machine is in trouble, and is well again."""
+
+from __future__ import annotations
+
+import os
+
+from sqlalchemy import Engine, select
+
+from dispatcher import settings as settings_module
+from dispatcher.db import tables as t
+from dispatcher.settings import Settings
+from tests.nodes import NodeUnderTest, counters, job_row, paced, wait_final, waiting_job
+from tests.tcp_proxy import in_front_of
+from tests.waiting import wait_until
+from workers.run_dir import RunDir
+from workers.spool import SpoolReader
+
+
+def through(settings: Settings, url: str) -> Settings:
+    return settings_module.load(**(settings.model_dump(exclude_unset=True) | {"database_url": url}))
+
+
+def test_a_database_that_is_away_during_a_run_costs_nothing_and_doubles_nothing(
+    settings: Settings, database_url: str, engine: Engine
+) -> None:
+    proxy, url = in_front_of(database_url)
+    node = NodeUnderTest(through(settings, url))
+    proxy.cut()
+    with proxy:
+        node.start("agent")
+        try:
+            wait_until(lambda: "waiting for the database" in node.log(), what="a clear log line")
+            proxy.restore()
+            gate = node.data_dir / "gate"
+            node_id = node.wait_registered(engine)
+            with engine.begin() as connection:
+                job_id, dispatch_id = waiting_job(connection, node_id, paced(gate, tasks=40))
+            node.hand_over((job_id, dispatch_id))
+            wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=40)
+            proxy.cut()
+            gate.touch()
+            run = RunDir(node.data_dir / "runs" / str(dispatch_id))
+            result = wait_until(run.read_result, what="the playbook ends meanwhile", timeout=40)
+            assert job_row(engine, job_id).status == "running"
+            wait_until(lambda: "events cannot be stored" in node.log())
+            with engine.begin() as connection:
+                late = waiting_job(connection, node_id)
+            proxy.restore()
+            row = wait_final(engine, job_id)
+            assert (row.status, row.events_complete) == ("successful", True)
+            assert result is not None
+            assert counters(engine, job_id) == list(range(1, result.events_total + 1))
+            assert SpoolReader(run.spool).size == result.spool_bytes
+            assert wait_final(engine, late[0]).status == "successful"
+        finally:
+            node.kill()
+
+
+def test_without_a_broker_the_node_finds_its_jobs_by_itself(
+    settings: Settings, engine: Engine
+) -> None:
+    given = settings.model_dump(exclude_unset=True) | {"broker_url": "redis://127.0.0.1:1/0"}
+    node = NodeUnderTest(settings_module.load(**given))
+    node.start("worker")
+    try:
+        node_id = node.wait_registered(engine)
+        with engine.begin() as connection:
+            job_id, _ = waiting_job(connection, node_id)
+        assert wait_final(engine, job_id, timeout=40).status == "successful"
+    finally:
+        node.kill()
+
+
+def test_a_node_that_is_not_fit_says_why_returns_its_jobs_and_comes_back_by_itself(
+    settings: Settings, engine: Engine
+) -> None:
+    node = NodeUnderTest(settings)
+    node.start("agent")
+
+    def reason() -> str:
+        with engine.connect() as connection:
+            return connection.scalar(select(t.node.c.not_accepting_reason)) or ""
+
+    try:
+        node_id = node.wait_registered(engine)
+        os.chmod(node.data_dir, 0o777)
+        assert "can be written by others" in wait_until(reason)
+        with engine.begin() as connection:
+            job_id, _ = waiting_job(connection, node_id)
+        wait_until(lambda: job_row(engine, job_id).status == "pending")
+        assert "written by others" in job_row(engine, job_id).pending_reason["data"]["why"]
+        os.chmod(node.data_dir, 0o700)
+        wait_until(lambda: reason() == "")
+        with engine.begin() as connection:
+            job_id, _ = waiting_job(connection, node_id)
+        assert wait_final(engine, job_id).status == "successful"
+    finally:
+        node.kill()

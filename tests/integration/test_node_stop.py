@@ -1,0 +1,164 @@
+"""How a worker starts, is refused, and is stopped."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, select
+
+from dispatcher import settings as settings_module
+from dispatcher.db import tables as t
+from dispatcher.settings import Settings
+from tests.factories import make_node
+from tests.nodes import NodeUnderTest, counters, job_row, paced, wait_final, waiting_job
+from tests.waiting import wait_until
+from workers import leftovers
+from workers.run_dir import RunDir
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[NodeUnderTest]]:
+    made: list[NodeUnderTest] = []
+    yield made
+    for node in made:
+        node.kill()
+
+
+def test_a_second_agent_on_one_data_directory_is_refused(
+    settings: Settings, engine: Engine, nodes: list[NodeUnderTest]
+) -> None:
+    node, other = NodeUnderTest(settings), NodeUnderTest(settings, "n2")
+    nodes += [node, other]
+    node.start("agent")
+    node.wait_registered(engine)
+    assert other.start("worker").wait(30) == 2
+    assert "another agent" in other.log()
+    assert str(node.process.pid if node.process else "") in other.log()
+    with engine.connect() as connection:
+        assert list(connection.scalars(select(t.node.c.name))) == ["n1"]
+
+
+def test_a_name_that_another_node_holds_is_refused_and_the_worker_stops(
+    settings: Settings, engine: Engine, nodes: list[NodeUnderTest]
+) -> None:
+    with engine.begin() as connection:
+        make_node(connection, "n1")
+    node = NodeUnderTest(settings)
+    nodes.append(node)
+    assert node.start("worker").wait(30) == 2
+    assert "'n1' is held by another node" in node.log()
+
+
+def test_settings_under_which_fencing_would_not_hold_are_refused(
+    settings: Settings, nodes: list[NodeUnderTest]
+) -> None:
+    node = NodeUnderTest(settings, node_lost_margin=5.0)
+    nodes.append(node)
+    assert node.start("worker").wait(30) == 2
+    assert "DISPATCHER_NODE_LOST_MARGIN" in node.log()
+
+
+def running_job(node: NodeUnderTest, engine: Engine, gate: Path) -> tuple[int, RunDir]:
+    node.start("worker")
+    node_id = node.wait_registered(engine)
+    with engine.begin() as connection:
+        job_id, dispatch_id = waiting_job(connection, node_id, paced(gate, tasks=5))
+    node.hand_over((job_id, dispatch_id))
+    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=40)
+    return job_id, RunDir(node.data_dir / "runs" / str(dispatch_id))
+
+
+def lease_state(engine: Engine) -> tuple[str, bool]:
+    with engine.connect() as connection:
+        row = connection.execute(
+            select(t.node_lease.c.state, t.node.c.accepting).join_from(t.node_lease, t.node)
+        ).one()
+    return row.state, row.accepting
+
+
+def test_the_policy_cancel_stops_every_run_and_stores_all_of_it(
+    settings: Settings, engine: Engine, nodes: list[NodeUnderTest]
+) -> None:
+    node = NodeUnderTest(settings, stop_policy="cancel")
+    nodes.append(node)
+    job_id, run = running_job(node, engine, node.data_dir / "never")
+    assert node.stop(timeout=10) == 0
+    row = job_row(engine, job_id)
+    assert (row.status, row.outcome, row.events_complete) == ("canceled", "canceled", True)
+    assert leftovers.find(run.dispatch_id) == []
+    result = run.read_result()
+    assert result is not None
+    assert counters(engine, job_id) == list(range(1, result.events_total + 1))
+    assert lease_state(engine) == ("left", False)
+    assert node.pids("agent") == node.pids("celery") == []
+
+
+def test_the_policy_detach_leaves_playbooks_running_for_the_next_worker(
+    settings: Settings, engine: Engine, nodes: list[NodeUnderTest]
+) -> None:
+    node = NodeUnderTest(settings, stop_policy="detach")
+    nodes.append(node)
+    gate = node.data_dir / "gate"
+    job_id, run = running_job(node, engine, gate)
+    assert node.stop() == 0
+    assert run.is_alive()
+    assert job_row(engine, job_id).status == "running"
+    assert lease_state(engine) == ("alive", False)
+    node.start("worker")
+    gate.touch()
+    row = wait_final(engine, job_id, timeout=40)
+    assert (row.status, row.events_complete) == ("successful", True)
+    assert lease_state(engine) == ("alive", True)
+
+
+def test_the_policy_drain_waits_for_what_runs_and_a_second_signal_lets_go(
+    settings: Settings, engine: Engine, nodes: list[NodeUnderTest]
+) -> None:
+    node = NodeUnderTest(settings)
+    nodes.append(node)
+    gate = node.data_dir / "gate"
+    job_id, run = running_job(node, engine, gate)
+    assert node.process is not None
+    node.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: lease_state(engine) == ("alive", False), what="no more jobs are taken")
+    assert node.process.poll() is None
+    node.process.send_signal(signal.SIGTERM)
+    assert node.process.wait(15) == 0
+    assert run.is_alive()
+    node.start("worker")
+    wait_until(lambda: lease_state(engine) == ("alive", True))
+    node.process.send_signal(signal.SIGTERM)
+    gate.touch()
+    assert node.process.wait(30) == 0
+    assert job_row(engine, job_id).status == "successful"
+    assert lease_state(engine) == ("left", False)
+
+
+def test_an_agent_whose_parent_is_killed_lets_go_and_a_new_worker_takes_over(
+    settings: Settings, engine: Engine, nodes: list[NodeUnderTest]
+) -> None:
+    node = NodeUnderTest(settings)
+    nodes.append(node)
+    gate = node.data_dir / "gate"
+    job_id, run = running_job(node, engine, gate)
+    assert node.process is not None
+    node.process.kill()
+    node.process.wait()
+    node.start("worker")
+    wait_until(lambda: len(node.pids("celery")) == 1, what="the old processes have ended")
+    gate.touch()
+    assert wait_final(engine, job_id, timeout=40).status == "successful"
+    assert run.read_result() is not None
+
+
+def test_a_schema_that_is_missing_stops_the_worker(
+    settings: Settings, empty_database_url: str, nodes: list[NodeUnderTest]
+) -> None:
+    given = settings.model_dump(exclude_unset=True) | {"database_url": empty_database_url}
+    node = NodeUnderTest(settings_module.load(**given))
+    nodes.append(node)
+    assert node.start("worker").wait(30) == 2
+    assert "dispatcher migrate" in node.log()

@@ -1,0 +1,119 @@
+"""Filling a claimed run's directory, in threads that hold no database connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from dispatcher import logs
+from dispatcher.db.node_rows import JobInput
+from dispatcher.domain.outcome import Outcome
+from dispatcher.errors import RunDirectoryError, SecretsUnreadable
+from dispatcher.secrets import Cipher
+from dispatcher.settings import Settings
+from workers.content_cache import ContentCache
+from workers.lease_file import lease_path
+from workers.project_copy import UnsafeBundle
+from workers.run_dir import JobSpec
+from workers.runs import Phase, Run, Verdict
+
+#: Enough to fill while another one waits for the disk; more would compete with playbooks.
+THREADS = 3
+_AS_THEY_ARE = (
+    "playbook",
+    "inventory",
+    "inventory_path",
+    "limit_pattern",
+    "extra_vars",
+    "check_mode",
+    "diff_mode",
+    "verbosity",
+    "forks",
+    "timeout",
+    "allow_no_hosts",
+    "max_unreachable",
+    "max_failed",
+    "host_key_policy",
+)
+
+
+class Preparer:
+    """Gives a run its own copy of the content and its ``job.json``.
+
+    Args:
+        settings: limits that a supervisor is told.
+        node: this node's name.
+        cache: where unpacked content is.
+        cipher: decrypts secret variables.
+        pool: the threads.
+        on_prepared: called when a run is ready, or has a verdict.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        node: str,
+        cache: ContentCache,
+        cipher: Cipher,
+        pool: ThreadPoolExecutor,
+        on_prepared: Callable[[Run], None],
+    ) -> None:
+        self._settings = settings
+        self._node = node
+        self._cache = cache
+        self._cipher = cipher
+        self._pool = pool
+        self._on_prepared = on_prepared
+        self._log = logs.get(__name__)
+
+    def submit(self, run: Run, job_input: JobInput) -> None:
+        """Fill the directory soon."""
+        self._pool.submit(self._prepare, run, job_input)
+
+    def _prepare(self, run: Run, job_input: JobInput) -> None:
+        with logs.bound(**run.names):
+            run.verdict = run.verdict or self._fill(run, job_input)
+        run.enter(Phase.READY, only_from=Phase.PREPARING)
+        self._on_prepared(run)
+
+    def _fill(self, run: Run, job_input: JobInput) -> Verdict | None:
+        """Fill; a verdict when that is not possible."""
+        try:
+            run.directory.wipe_secrets()  # what an agent before this one may have half filled
+            if job_input.bundle_digest is None:
+                return Verdict(Outcome.PROJECT, "the job names no content")
+            self._cache.copy(job_input.bundle_digest, run.directory.project)
+            run.directory.write_job(self._spec(run, job_input.columns))
+        except SecretsUnreadable as error:
+            return Verdict(Outcome.CREDENTIALS, str(error))
+        except UnsafeBundle as error:
+            return Verdict(Outcome.PROJECT, str(error))
+        except (OSError, RunDirectoryError) as error:
+            self._log.error("a run could not be prepared", error=str(error))
+            return Verdict(Outcome.INTERNAL, f"the run could not be prepared: {error}")
+        except Exception as error:
+            # one job that cannot be prepared, for whatever reason, must not end the thread
+            self._log.exception("a run could not be prepared")
+            return Verdict(
+                Outcome.INTERNAL, f"the run could not be prepared: {type(error).__name__}"
+            )
+        return None
+
+    def _spec(self, run: Run, columns: Any) -> JobSpec:
+        settings = self._settings
+        secrets = columns["secret_vars"]
+        return JobSpec(
+            job_id=run.job_id,
+            dispatch_id=str(run.dispatch_id),
+            node=self._node,
+            lease_file=str(lease_path(settings.data_dir)),
+            secret_vars={} if secrets is None else self._cipher.decrypt(bytes(secrets)),
+            tags=tuple(columns["tags"]),
+            skip_tags=tuple(columns["skip_tags"]),
+            idle_timeout=columns["idle_timeout"] or settings.idle_timeout,
+            prompt_timeout=settings.prompt_timeout,
+            stop_grace=settings.stop_grace,
+            spool_quota_bytes=settings.spool_quota_bytes,
+            **{name: columns[name] for name in _AS_THEY_ARE},
+        )
