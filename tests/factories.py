@@ -13,6 +13,8 @@ import zstandard
 from sqlalchemy import Connection, insert, select, text
 
 from dispatcher.db import tables as t
+from dispatcher.domain.bundle import BundleCheck
+from dispatcher.domain.tar_stream import Member
 
 
 def default_organization(connection: Connection) -> int:
@@ -131,9 +133,16 @@ def pack(files: Mapping[str, str | bytes]) -> tuple[str, bytes, int]:
 def store_bundle(connection: Connection, files: Mapping[str, str | bytes]) -> str:
     """A complete bundle in the database; its digest."""
     digest, packed, size = pack(files)
+    check = BundleCheck(unpacked_limit=size)
+    for name in files:
+        check.add(Member(name, "file"))
     connection.execute(
         insert(t.content_bundle).values(
-            digest=digest, size=len(packed), unpacked_size=size, complete=True
+            digest=digest,
+            size=len(packed),
+            unpacked_size=size,
+            complete=True,
+            paths=list(check.finish().paths or ()),
         )
     )
     connection.execute(insert(t.content_chunk).values(digest=digest, number=0, bytes=packed))
