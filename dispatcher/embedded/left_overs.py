@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dispatcher import clock
-from dispatcher.embedded.processes import ProcessMark, session_members, start_ticks
+from dispatcher.embedded.processes import ProcessMark, rest_of_session
 from dispatcher.embedded.state import StackState
 
 _PATIENCE = 6.0
@@ -50,21 +50,8 @@ def _send(marks: Iterable[ProcessMark], number: signal.Signals) -> None:
 
 
 def _session(leader: ProcessMark, data_dir: Path) -> list[ProcessMark]:
-    """The role and whatever else is in its session.
-
-    The kernel gives a session's number to nobody else while the session has a member, but a new
-    session may have it afterwards: hence the start times, and the look at the data directory.
-    """
-    if leader.boot_id != clock.boot_id():
-        return []
-    if start_ticks(leader.pid) not in (None, leader.start):
-        return []
-    marks = [leader]
-    for pid in session_members(leader.pid):
-        mark = ProcessMark.of(pid)
-        if mark and mark.start >= leader.start and _works_on(pid, data_dir):
-            marks.append(mark)
-    return marks
+    """The role and whatever else is in its session and works on this data directory."""
+    return [leader, *(m for m in rest_of_session(leader) if _works_on(m.pid, data_dir))]
 
 
 def _works_on(pid: int, data_dir: Path) -> bool:

@@ -67,15 +67,6 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def session_members(session: int) -> list[int]:
-    """Every living process of a session."""
-    return [
-        pid
-        for pid in _all_pids()
-        if (fields := _fields(pid)) is not None and int(fields[3]) == session
-    ]
-
-
 @dataclass(frozen=True)
 class ProcessMark:
     """One process, and never another one that got its pid later."""
@@ -138,6 +129,24 @@ class ProcessMark:
             return True
         finally:
             os.close(descriptor)
+
+
+def rest_of_session(leader: ProcessMark) -> list[ProcessMark]:
+    """What lives on in the session that a process led, the process itself left out.
+
+    The kernel gives a session's number to nobody else while the session has a member, but a new
+    session may get it afterwards: then its leader has another start time.
+    """
+    if leader.boot_id != clock.boot_id() or start_ticks(leader.pid) not in (None, leader.start):
+        return []
+    members = [
+        ProcessMark.of(pid)
+        for pid in _all_pids()
+        if pid != leader.pid
+        and (fields := _fields(pid)) is not None
+        and int(fields[3]) == leader.pid
+    ]
+    return [mark for mark in members if mark is not None and mark.start >= leader.start]
 
 
 @dataclass(frozen=True)

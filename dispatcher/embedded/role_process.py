@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -11,7 +12,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dispatcher import clock
-from dispatcher.embedded.processes import ProcessMark, last_lines, start_child
+from dispatcher.embedded.processes import (
+    ProcessMark,
+    last_lines,
+    rest_of_session,
+    start_child,
+)
 from dispatcher.embedded.roles import Role
 from dispatcher.embedded.state import ProcessState
 
@@ -48,6 +54,7 @@ class RoleProcess:
         self._started = 0.0
         self._due = 0.0
         self._last_code: int | None = None
+        self._ended_mark: ProcessMark | None = None
         self._pause = _BACKOFF[0]
 
     def start(self) -> None:
@@ -57,7 +64,7 @@ class RoleProcess:
             # -P: modules of the same name in the working directory are not ours
             self._process = start_child(
                 [sys.executable, "-P", *self.role.arguments],
-                death_signal=signal.SIGTERM,
+                death_signal=self.role.death_signal,
                 output=output,
                 environment=self._environment,
                 directory=self._directory,
@@ -70,8 +77,7 @@ class RoleProcess:
         """Notice an end, a readiness, a restart that is due; act, and say what is worth saying."""
         if self._process is None:
             if clock.monotonic() >= self._due:
-                self.restarts += 1
-                self.start()
+                return self._start_again()
             return None
         code = self._process.poll()
         if code is not None:
@@ -90,14 +96,39 @@ class RoleProcess:
         ran = clock.monotonic() - self._started
         if ran >= _RAN_WELL:
             self._pause = _BACKOFF[0]
-        pause = self._pause
-        self._due = clock.monotonic() + pause
-        self._pause = min(pause * 2, _BACKOFF[1])
+        self._ended_mark = self._mark
         self._process = self._mark = None
         self._last_code = code
         self.state = "down"
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        return f"{self.role.name} ended {how}; starts again in {pause:g} s. {self.last_words()}"
+        return (
+            f"{self.role.name} ended {how}; starts again in {self._wait():g} s. {self.last_words()}"
+        )
+
+    def _start_again(self) -> str | None:
+        self._end_its_session()
+        self.restarts += 1
+        try:
+            self.start()
+        except OSError as error:  # no memory, no process left, a full disk
+            return f"{self.role.name} cannot be started: {error}; next try in {self._wait():g} s"
+        return None
+
+    def _wait(self) -> float:
+        """Set when the next start is due; the seconds until then."""
+        pause = self._pause
+        self._due = clock.monotonic() + pause
+        self._pause = min(pause * 2, _BACKOFF[1])
+        return pause
+
+    def _end_its_session(self) -> None:
+        """Kill what a role that was killed has left: the next one would be in its way.
+
+        Not SIGTERM: that would tell an agent to stop its playbooks. Supervisors are in sessions
+        of their own and go on.
+        """
+        for mark in rest_of_session(self._ended_mark) if self._ended_mark else []:
+            mark.stop([(signal.SIGKILL, 1.0)])
 
     def last_words(self) -> str:
         """The end of its log."""
@@ -129,10 +160,8 @@ def keep_small(log: Path) -> None:
     between are lost.
     """
     try:
-        if log.stat().st_size <= _LOG_LIMIT:
-            return
-    except FileNotFoundError:
+        if log.stat().st_size > _LOG_LIMIT:
+            shutil.copyfile(log, log.with_name(f"{log.name}.1"))
+            os.truncate(log, 0)
+    except OSError:  # not there yet; or no room for the older part: then it grows on
         return
-    shutil.copyfile(log, log.with_name(f"{log.name}.1"))
-    with log.open("r+b") as file:
-        file.truncate(0)

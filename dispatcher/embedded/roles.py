@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,12 +27,14 @@ class Role:
         arguments: of the Python interpreter.
         settings: what it gets as ``DISPATCHER_*`` variables.
         ready: asked with the process's pid, until it answers true.
+        death_signal: what it gets when the stack's own process dies.
     """
 
     name: str
     arguments: tuple[str, ...]
     settings: Settings
     ready: Callable[[int], bool]
+    death_signal: signal.Signals = signal.SIGTERM
 
 
 def standard_roles(settings: Settings, api_url: str) -> list[Role]:

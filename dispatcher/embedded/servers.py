@@ -6,15 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from dispatcher import clock
 from dispatcher.embedded.postgres import EmbeddedPostgres
 from dispatcher.embedded.processes import descendants
 from dispatcher.embedded.server import ServerProcess
 from dispatcher.embedded.state import ProcessState
 from dispatcher.embedded.valkey import EmbeddedValkey
+from dispatcher.errors import ConfigurationError
 from dispatcher.settings import Settings
 
 #: Names in ``stack.json``, in the order in which they start.
 NAMES = ("postgresql", "valkey")
+_LONGEST_PAUSE = 30.0
 
 
 class Servers:
@@ -40,6 +43,8 @@ class Servers:
         self._canceled = canceled
         self._servers: dict[str, EmbeddedPostgres | EmbeddedValkey] = {}
         self._restarts = dict.fromkeys(NAMES, 0)
+        self._pauses = dict.fromkeys(NAMES, 0.0)
+        self._due = dict.fromkeys(NAMES, 0.0)
         directory = settings.data_dir
         if settings.database_url is None:
             self._servers["postgresql"] = EmbeddedPostgres(
@@ -63,15 +68,24 @@ class Servers:
     def look(self) -> None:
         """Start again what has ended by itself; roles ride it out.
 
-        Raises:
-            ConfigurationError: it does not start any more.
+        One that does not start (a full disk) is tried again, with growing pauses.
         """
         for name, server in self._servers.items():
-            if not server.process.running():
-                self._restarts[name] += 1
-                self._say(f"{server.process.name} ended by itself; it is started again")
-                server.start(canceled=self._canceled)
-                self._say(f"{server.process.name} runs again")
+            if server.process.running():
+                self._pauses[name] = 0.0
+            elif clock.monotonic() >= self._due[name]:
+                self._start_again(name, server)
+
+    def _start_again(self, name: str, server: EmbeddedPostgres | EmbeddedValkey) -> None:
+        self._restarts[name] += 1
+        self._say(f"{server.process.name} does not run; it is started again")
+        try:
+            server.start(canceled=self._canceled)
+            self._say(f"{server.process.name} runs again")
+        except (ConfigurationError, OSError) as error:
+            self._pauses[name] = min(2 * self._pauses[name] + 1, _LONGEST_PAUSE)
+            self._due[name] = clock.monotonic() + self._pauses[name]
+            self._say(f"{error}; next try in {self._pauses[name]:g} s")
 
     def stop(self) -> None:
         """Stop them, the database last."""

@@ -97,7 +97,8 @@ class Stack:
 
     def _catch_signals(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, self._on_signal)
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+                signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: object) -> None:
         self._signals += 1
@@ -191,8 +192,10 @@ class Stack:
             if clock.monotonic() > deadline or self._signals > signals:
                 break
             clock.sleep(0.02)
-        self._kill_the_rest()
-        self._servers.stop()
+        try:
+            self._kill_the_rest()
+        finally:
+            self._servers.stop()
         self._reap()
         if self._state is not None:
             (self._directory / "stack.json").unlink(missing_ok=True)
@@ -227,8 +230,11 @@ class Stack:
         processes = (*self._servers.describe(), *(role.describe() for role in self._roles))
         state = replace(state, processes=processes, **changes)
         if state != self._state:
-            state.write(self._directory)
             self._state = state
+            try:
+                state.write(self._directory)
+            except OSError as error:  # a full disk: what runs goes on, and can be stopped
+                self._say(f"stack.json cannot be written: {error.strerror}")
         return state
 
 

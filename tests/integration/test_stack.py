@@ -266,6 +266,37 @@ def test_a_killed_role_is_started_again_and_the_others_are_not(
     assert marks(state)["shaky"] == before["shaky"]
 
 
+def test_a_killed_role_is_not_started_beside_what_it_left(
+    start_up: StartUp, servers: dict[str, str], data_dir: Path
+) -> None:
+    up = start_up("stubborn", **servers)
+    before = marks(up.ready())["stubborn"]
+    sibling, own_session = mark_in(data_dir / "sibling"), mark_in(data_dir / "orphan")
+    before.stop([(signal.SIGKILL, 5)])
+
+    def runs_again() -> bool:
+        now = process_state(up.ready(), "stubborn")
+        return now.restarts == 1 and now.state == "ready"
+
+    wait_until(runs_again)
+    assert not sibling.alive()
+    assert own_session.alive(), "sessions of their own are supervisors': they go on"
+
+
+def test_a_server_that_cannot_start_again_is_tried_until_it_can(
+    start_up: StartUp, data_dir: Path
+) -> None:
+    up = start_up("good")
+    state = up.ready()
+    wrong = data_dir / "postgres" / "data" / "postgresql.auto.conf"
+    wrong.write_text("max_connections = many\n")
+    os.kill(marks(state)["postgresql"].pid, signal.SIGKILL)
+    wait_until(lambda: process_state(up.ready(), "postgresql").state == "down")
+    wrong.write_text("")
+    wait_until(lambda: process_state(up.ready(), "postgresql").state == "ready")
+    assert marks(up.ready())["good"] == marks(state)["good"]
+
+
 @pytest.mark.parametrize("name", ["postgresql", "valkey"])
 def test_a_killed_server_is_started_again_with_its_data(start_up: StartUp, name: str) -> None:
     up = start_up("good")
