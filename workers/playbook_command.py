@@ -40,7 +40,7 @@ RUN_VARIABLE = "ANSIBLE_DISPATCHER_RUN"
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _POLICIES = {"accept-new": "accept-new", "strict": "yes"}
 #: ansible-runner drops results above this many characters without a word; see :mod:`workers.events`.
-MAX_RESULT_CHARACTERS = 8_000_000
+MAX_RESULT_CHARACTERS = 32_000_000
 
 
 class CannotStart(DispatcherError):
