@@ -40,6 +40,7 @@ class Status:
         pid: the process that said so.
         at: when (this machine's wall clock).
         age: seconds since then (clock of this boot); infinite when it was said before the boot.
+        url: where it listens, for the role that is an HTTP server.
     """
 
     role: str
@@ -48,6 +49,7 @@ class Status:
     pid: int
     at: datetime
     age: float
+    url: str | None = None
 
     @property
     def alive(self) -> bool:
@@ -72,6 +74,7 @@ def read(data_dir: Path, role: str) -> Status | None:
             pid=int(said["pid"]),
             at=datetime.fromisoformat(said["at"]),
             age=clock.boottime() - float(said["boottime"]) if same_boot else float("inf"),
+            url=said.get("url"),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -83,11 +86,13 @@ class Health:
     Args:
         settings: where the data directory is.
         role: the file's name; a node on a shared data directory adds its own.
+        url: where the role listens, for whoever looks for it (the port may be any free one).
     """
 
-    def __init__(self, settings: Settings, role: str) -> None:
+    def __init__(self, settings: Settings, role: str, *, url: str | None = None) -> None:
         self._path = path(settings.data_dir, role)
         self._role = role
+        self._url = url
         self._host = settings.metrics_host
         self._lock = threading.Lock()
         self._reasons: dict[str, str] = {"role": "starting"}
@@ -152,6 +157,7 @@ class Health:
             "at": clock.now().isoformat(),
             "boot_id": clock.boot_id(),
             "boottime": self._said,
+            **({} if self._url is None else {"url": self._url}),
         }
         self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_suffix(f".{os.getpid()}.new")

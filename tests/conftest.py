@@ -138,12 +138,13 @@ def broker_url(valkey: EmbeddedValkey) -> str:
 
 
 @pytest.fixture
-def data_dir(session_dir: Path) -> Path:
+def data_dir(session_dir: Path) -> Iterator[Path]:
     """A short, empty directory that every account can traverse."""
     directory = session_dir / f"d{next(_numbers)}"
     directory.mkdir()
     directory.chmod(0o711)
-    return directory
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

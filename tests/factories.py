@@ -6,13 +6,15 @@ import hashlib
 import io
 import tarfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import zstandard
 from sqlalchemy import Connection, insert, select, text
 
 from dispatcher.db import tables as t
+from dispatcher.domain.bundle import BundleCheck
+from dispatcher.domain.tar_stream import Member
 
 
 def default_organization(connection: Connection) -> int:
@@ -131,10 +133,103 @@ def pack(files: Mapping[str, str | bytes]) -> tuple[str, bytes, int]:
 def store_bundle(connection: Connection, files: Mapping[str, str | bytes]) -> str:
     """A complete bundle in the database; its digest."""
     digest, packed, size = pack(files)
+    check = BundleCheck(unpacked_limit=size)
+    for name in files:
+        check.add(Member(name, "file"))
     connection.execute(
         insert(t.content_bundle).values(
-            digest=digest, size=len(packed), unpacked_size=size, complete=True
+            digest=digest,
+            size=len(packed),
+            unpacked_size=size,
+            complete=True,
+            paths=list(check.finish().paths or ()),
         )
     )
     connection.execute(insert(t.content_chunk).values(digest=digest, number=0, bytes=packed))
     return digest
+
+
+def add_events(
+    connection: Connection,
+    job_id: int,
+    texts: Sequence[str],
+    *,
+    host_name: str = "",
+    event: str = "runner_on_ok",
+    event_data: Mapping[str, Any] | None = None,
+    **columns: Any,
+) -> int:
+    """Append events with these outputs to a job, as a node stores them; how many it has then.
+
+    Counters and lines go on from the events that the job has. A text ends with a line end that is
+    not part of what is stored; an empty one is an event without output.
+    """
+    job_day = connection.execute(select(t.job.c.job_day).where(t.job.c.id == job_id)).scalar_one()
+    last = connection.execute(
+        select(t.job_event.c.counter, t.job_event.c.end_line)
+        .where(t.job_event.c.job_day == job_day, t.job_event.c.job_id == job_id)
+        .order_by(t.job_event.c.counter.desc())
+        .limit(1)
+    ).one_or_none()
+    counter, line = (0, 0) if last is None else last
+    rows = []
+    for each in texts:
+        counter += 1
+        lines = each.count("\n") + 1 if each else 0
+        rows.append(
+            {
+                "job_day": job_day,
+                "job_id": job_id,
+                "counter": counter,
+                "uuid": str(uuid.uuid4()),
+                "parent_uuid": "",
+                "event": event,
+                "created": text("dispatcher_now()"),
+                "stdout": each,
+                "start_line": line,
+                "end_line": line + lines,
+                "verbosity": 0,
+                "failed": False,
+                "changed": False,
+                "host_name": host_name,
+                "play": "all",
+                "task": "a task",
+                "role": "",
+                "sanitized": False,
+                "truncated": False,
+                "event_data": dict(event_data or {}),
+                **columns,
+            }
+        )
+        line += lines
+    for first in range(0, len(rows), 1000):
+        connection.execute(insert(t.job_event).values(rows[first : first + 1000]))
+    dispatch_id = connection.execute(
+        select(t.job.c.dispatch_id).where(t.job.c.id == job_id)
+    ).scalar_one()
+    connection.execute(
+        text(
+            "INSERT INTO job_progress (job_id, job_day, dispatch_id, stored)"
+            " VALUES (:job, :day, :dispatch, :stored)"
+            " ON CONFLICT (job_id) DO UPDATE SET stored = :stored"
+        ),
+        {
+            "job": job_id,
+            "day": job_day,
+            "dispatch": dispatch_id or uuid.uuid4(),
+            "stored": counter,
+        },
+    )
+    return counter
+
+
+def finish_job(connection: Connection, job_id: int, status: str = "successful") -> None:
+    """Write a final status, as the node does with the last events."""
+    outcome = {"successful": "successful", "failed": "failed_hosts", "error": "internal"}[status]
+    connection.execute(
+        text(
+            "UPDATE job SET status = :status, outcome = :outcome, finished = dispatcher_now(),"
+            " events_complete = true WHERE id = :job"
+        ),
+        {"job": job_id, "status": status, "outcome": outcome},
+    )

@@ -12,12 +12,15 @@ from uuid import UUID
 from sqlalchemy import Connection, insert, text
 from sqlalchemy.exc import OperationalError
 
+from dispatcher import clock
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import tables as t
 from dispatcher.db.change import raise_counter
+from dispatcher.domain.bundle import candidates
 from dispatcher.domain.launch import (
     DEFAULT_FORKS,
     RunRequest,
+    Targets,
     effective_host_lock,
     impact,
     validate,
@@ -30,6 +33,24 @@ from dispatcher.secrets import Cipher
 _KEY_TRIES: Final = 3
 _LONGEST_KEY: Final = 255
 _LOCK_NOT_AVAILABLE: Final = "55P03"
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A request that was checked, and the hosts that were found."""
+
+    request: RunRequest
+    targets: Targets
+
+
+def prepare_run(request: RunRequest) -> PreparedRun:
+    """Check a request. Reading a large inventory takes a second or two: done before the
+    transaction begins, it keeps no connection waiting.
+
+    Raises:
+        InvalidRequest: fields that are wrong.
+    """
+    return PreparedRun(request, validate(request, cpu=clock.thread_cpu))
 
 
 @dataclass(frozen=True)
@@ -48,7 +69,7 @@ class Launched:
 
 def launch_run(
     connection: Connection,
-    request: RunRequest,
+    run: RunRequest | PreparedRun,
     *,
     principal: str,
     uuid: UUID,
@@ -59,6 +80,7 @@ def launch_run(
     """Make the job of a playbook run.
 
     Args:
+        run: the request, or what :func:`prepare_run` made of it.
         principal: who asks; shown as ``launched_by``, and the owner of the idempotency key.
         uuid: made by the caller before, so that it can look the job up when the outcome of the
             commit is unknown.
@@ -69,7 +91,8 @@ def launch_run(
         InvalidRequest: fields that are wrong; nothing is stored.
         Conflict: ``content_missing``, ``key_reused`` or ``in_progress``.
     """
-    validate(request)
+    prepared = run if isinstance(run, PreparedRun) else prepare_run(run)
+    request = prepared.request
     job_id: int = connection.execute(
         text("SELECT nextval(pg_get_serial_sequence('job', 'id'))")
     ).scalar_one()
@@ -83,7 +106,7 @@ def launch_run(
         if earlier is not None:
             return earlier
     _require_content(connection, request)
-    _insert_job(connection, request, job_id=job_id, uuid=uuid, principal=principal)
+    _insert_job(connection, prepared, job_id=job_id, uuid=uuid, principal=principal)
     _insert_input(connection, request, job_id, cipher)
     raise_counter(connection)
     return Launched(job_id, uuid, True, wake(Manager.TASK))
@@ -182,22 +205,43 @@ def _newest_retry(connection: Connection, job_id: int) -> tuple[int, UUID]:
 
 
 def _require_content(connection: Connection, request: RunRequest) -> None:
-    """Hold on to the bundle, so that it is not removed before the job refers to it."""
-    found = connection.execute(
-        text("SELECT 1 FROM content_bundle WHERE digest = :digest AND complete FOR KEY SHARE"),
-        {"digest": request.bundle_digest},
+    """Hold on to the bundle, so that it is not removed before the job refers to it, and see that
+    the files that the run names may be in it.
+    """
+    inventory_path = request.inventory_path
+    row = connection.execute(
+        text(
+            """
+            SELECT paths IS NULL OR paths && CAST(:playbook AS text[]) AS has_playbook,
+                paths IS NULL OR paths && CAST(:inventory AS text[]) AS has_inventory
+            FROM content_bundle WHERE digest = :digest AND complete FOR KEY SHARE
+            """
+        ),
+        {
+            "digest": request.bundle_digest,
+            "playbook": candidates(request.playbook),
+            "inventory": candidates(inventory_path or "", directory=True),
+        },
     ).one_or_none()
-    if found is None:
+    if row is None:
         raise Conflict(
             "the content of this run is not stored here: upload it first",
             code="content_missing",
             extra={"missing": [request.bundle_digest]},
         )
+    absent = {}
+    if not row.has_playbook:
+        absent["playbook"] = f"there is no file {request.playbook} in the bundle"
+    if inventory_path is not None and not row.has_inventory:
+        absent["inventory_path"] = f"there is no {inventory_path} in the bundle"
+    if absent:
+        raise InvalidRequest(absent)
 
 
 def _insert_job(
-    connection: Connection, request: RunRequest, *, job_id: int, uuid: UUID, principal: str
+    connection: Connection, prepared: PreparedRun, *, job_id: int, uuid: UUID, principal: str
 ) -> None:
+    request = prepared.request
     connection.execute(
         insert(t.job).values(
             id=job_id,
@@ -207,12 +251,13 @@ def _insert_job(
             organization_id=text("(SELECT id FROM organization WHERE name = 'Default')"),
             launched_by=principal,
             priority=request.priority,
-            task_impact=impact(request, None),
+            task_impact=impact(request, prepared.targets.count),
             forks=request.forks or DEFAULT_FORKS,
             preferred_groups=_group_ids(connection, request.instance_groups or ("default",)),
             # nothing to wait for: a run brings its own content and inventory
             dependencies_processed=True,
             host_lock=effective_host_lock(request),
+            lock_keys=list(prepared.targets.lock_keys),
             bundle_digest=request.bundle_digest,
         )
     )

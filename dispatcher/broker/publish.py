@@ -125,6 +125,8 @@ class Publisher:
         if not self._slots.acquire(timeout=PUBLISH_TIMEOUT):
             raise TimeoutError("every producer is in use")
         try:
+            if self.is_quiet():
+                raise TimeoutError("the broker did not answer another caller just now")
             # never blocks: there are no more callers here than producers in the pool
             producer = self._app.producer_pool.acquire(block=True)
             try:

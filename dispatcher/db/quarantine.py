@@ -86,7 +86,7 @@ def _count(connection: Connection, errors: Mapping[int, str], status: Status) ->
             "status": str(status),
         },
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())
 
 
 def _explanation(manager: str, tries: int, error: str) -> str:

@@ -55,15 +55,19 @@ class Builder:
             self._groups[name] = _Group()
         return name
 
-    def add_child(self, parent: str, child: str) -> None:
-        """Put a group (or, under a name that is no group's, a host) into a group."""
+    def add_child(self, parent: str, child: str, *, line: int | None = None) -> None:
+        """Put a group (or, under a name that is no group's, a host) into a group.
+
+        Args:
+            line: where it is said, if not at the present line.
+        """
         self._count_membership()
         if child in self._groups:
             if child in ("all", parent):
                 raise self.error(
                     f"group {shown(child)} cannot be a child of {shown(parent)}: a loop"
                 )
-            self._groups[parent].children.setdefault(child, self.line)
+            self._groups[parent].children.setdefault(child, line or self.line)
         elif child in self._hosts:
             self._groups[parent].hosts[child] = None
         else:

@@ -38,8 +38,8 @@ class _Parser:
         self.builder = Builder()
         self.group = "ungrouped"
         self.kind = "hosts"
-        # groups that were named before they were declared: name → (line, parents)
-        self.awaited_children: dict[str, tuple[int, list[str]]] = {}
+        # groups that were named before they were declared: name → lines and parents
+        self.awaited_children: dict[str, list[tuple[int, str]]] = {}
         # groups that so far were declared by their variables only: name → line
         self.only_vars: dict[str, int] = {}
 
@@ -48,8 +48,11 @@ class _Parser:
             self.builder.line = number
             self._line(line.strip())
         undefined = [
-            (line, f"[{parents[-1]}:children] names group {shown(name)}, which is not defined")
-            for name, (line, parents) in self.awaited_children.items()
+            (
+                named[0][0],
+                f"[{named[0][1]}:children] names group {shown(name)}, which is not defined",
+            )
+            for name, named in self.awaited_children.items()
         ] + [
             (line, f"[{name}:vars] is for a group that is not defined")
             for name, line in self.only_vars.items()
@@ -87,8 +90,8 @@ class _Parser:
             self.builder.add_group(group)
         if kind != "vars":
             self.only_vars.pop(group, None)
-            for parent in self.awaited_children.pop(group, (0, []))[1]:
-                self.builder.add_child(parent, group)
+            for line, parent in self.awaited_children.pop(group, ()):
+                self.builder.add_child(parent, group, line=line)
 
     def _child_line(self, line: str) -> None:
         found = _GROUP_LINE.fullmatch(line)
@@ -98,7 +101,7 @@ class _Parser:
         if self.builder.has_group(child) and child not in self.awaited_children:
             self.builder.add_child(self.group, child)
         else:
-            self.awaited_children.setdefault(child, (self.builder.line, []))[1].append(self.group)
+            self.awaited_children.setdefault(child, []).append((self.builder.line, self.group))
 
     def _host_line(self, line: str) -> None:
         words = self._words(line)

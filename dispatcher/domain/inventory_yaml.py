@@ -108,19 +108,19 @@ def _add_group(builder: Builder, name: object, group: object, *, depth: int) -> 
         # Ansible passes over it with a warning
         return str(name)
     added = builder.add_group(name)
-    sections = {key: _section(builder, name, key, part) for key, part in (group or {}).items()}
-    for key, part in sections.items():
+    for key, content in (group or {}).items():
+        builder.line = _line(group, key, builder.line)
+        part = _section(builder, name, key, content)
         if key not in _SECTIONS or part is None:
             continue
-        builder.line = _line(group, key, builder.line)
         if key == "vars":
             for variable, value in part.items():
                 builder.line = _line(part, variable, builder.line)
                 builder.set_variable(added, variable, value)
         elif key == "children":
-            for child, content in part.items():
+            for child, below in part.items():
                 builder.line = _line(part, child, builder.line)
-                builder.add_child(added, _add_group(builder, child, content, depth=depth + 1))
+                builder.add_child(added, _add_group(builder, child, below, depth=depth + 1))
         else:
             for host, variables in part.items():
                 builder.line = _line(part, host, builder.line)

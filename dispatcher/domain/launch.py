@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from dispatcher.domain import launch_checks as check
+from dispatcher.domain.host_pattern import PatternError, resolve
+from dispatcher.domain.inventory import Encrypted, Inventory, InventoryError, parse_inventory
 from dispatcher.errors import InvalidRequest
 
 #: Forks when none are asked for: Ansible's own default.
@@ -71,7 +74,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | list[str] | None]]] = {
     "inventory": lambda v: None if v is None else check.inventory_text_problem(v),
     "inventory_path": lambda v: None if v is None else check.inventory_path_problem(v),
     "name": lambda v: check.line_problem(v, check.LONGEST_NAME),
-    "limit": lambda v: check.limit_problem(v),
+    "limit": check.limit_problem,
     "extra_vars": check.variables_problems,
     "secret_vars": check.variables_problems,
     "tags": check.tags_problem,
@@ -92,8 +95,27 @@ _RULES: Final[Mapping[str, Callable[[Any], str | list[str] | None]]] = {
 }
 
 
-def validate(request: RunRequest) -> None:
+@dataclass(frozen=True)
+class Targets:
+    """The hosts of a run, as far as they can be known when it is accepted.
+
+    Attributes:
+        count: after the limit; None when only Ansible can say.
+        lock_keys: what the run holds while it is active; empty when it takes no host lock.
+    """
+
+    count: int | None
+    lock_keys: tuple[str, ...]
+
+
+def validate(request: RunRequest, *, cpu: Callable[[], float]) -> Targets:
     """Check a request as far as that is possible without the bundle.
+
+    Args:
+        cpu: a clock of CPU seconds; bounds what a host pattern may cost.
+
+    Returns:
+        The hosts of the run, which are found on the way.
 
     Raises:
         InvalidRequest: every field that is wrong, with what is wrong in it.
@@ -111,8 +133,23 @@ def validate(request: RunRequest) -> None:
         both = sorted(set(request.extra_vars) & set(request.secret_vars))
         if both:
             problems["secret_vars"] = [f"{name}: given in extra_vars too" for name in both]
+    inventory = None
+    hosts: tuple[str, ...] = ()
+    try:
+        if request.inventory is not None and "inventory" not in problems:
+            inventory = parse_inventory(request.inventory)
+        if inventory is not None and "limit" not in problems:
+            hosts = resolve("all", request.limit, inventory, cpu=cpu)
+    except InventoryError as error:
+        problems["inventory"] = [str(error)]
+    except PatternError as error:
+        problems["limit"] = [str(error)]
     if problems:
         raise InvalidRequest(problems)
+    return Targets(
+        count=None if inventory is None else len(hosts),
+        lock_keys=_lock_keys(request, inventory, hosts),
+    )
 
 
 def impact(request: RunRequest, hosts: int | None) -> int:
@@ -130,3 +167,29 @@ def effective_host_lock(request: RunRequest) -> str:
     if request.check_mode and request.host_lock == "exclusive":
         return "shared"
     return request.host_lock
+
+
+def _lock_keys(
+    request: RunRequest, inventory: Inventory | None, hosts: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Two runs that may touch one machine share a key (docs/scheduling.md, "Hosts of a run").
+
+    A run whose machines are not all known holds its whole inventory: the inventory itself, and
+    every machine of it that is known.
+    """
+    if request.host_lock == "none":
+        return ()
+    if inventory is None:
+        place = f"{request.bundle_digest}/{request.inventory_path}"
+        return (f"inventory:{hashlib.sha256(place.encode()).hexdigest()}",)
+    given = dict(request.extra_vars) | {name: Encrypted("secret") for name in request.secret_vars}
+    # which hosts a subscript picks is certain only when Ansible picks them
+    if "[" in request.limit:
+        hosts = inventory.hosts
+    addresses = {inventory.connection_address(host, given) for host in hosts}
+    keys = set()
+    if None in addresses:
+        keys.add(f"inventory:{hashlib.sha256(str(request.inventory).encode()).hexdigest()}")
+        addresses = {inventory.connection_address(host, given) for host in inventory.hosts}
+    keys |= {f"host:{address}" for address in addresses if address is not None}
+    return tuple(sorted(keys))

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from dispatcher.domain.host_pattern import split_pattern
 from dispatcher.domain.text import has_control, has_control_in_lines, has_unstorable, shown
 
 LONGEST_NAME: Final = 512
@@ -32,6 +33,7 @@ HIGHEST_PRIORITY: Final = 1000
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TOLERANCE = re.compile(r"([0-9]{1,9})(%?)")
+_FILE_IN_LIMIT = re.compile(r"(?:^|[,:;])[\s!&]*@")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 #: Variables that Ansible itself sets for each host; it would silently ignore the caller's value.
@@ -130,9 +132,11 @@ def limit_problem(limit: object) -> str | None:
     problem = line_problem(limit, LONGEST_LIMIT)
     if problem is not None:
         return problem
-    for part in re.split("[,:;]", str(limit)):
-        if part.lstrip("!& ").startswith(("-", "@")):
-            return f"{shown(part.strip())}: must not start with '-' or '@'"
+    text = str(limit)
+    if _FILE_IN_LIMIT.search(text) or any(
+        part.lstrip("!& ").startswith("-") for part in split_pattern(text)
+    ):
+        return "no part of it may start with '-' or '@'"
     return None
 
 

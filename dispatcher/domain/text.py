@@ -30,5 +30,8 @@ def has_unstorable(value: str) -> bool:
 
 def shown(value: object) -> str:
     """A value as it may stand in a message: in quotes, printable, not longer than a line."""
-    text = ascii(value) if isinstance(value, str) and has_control(value) else repr(value)
+    try:
+        text = ascii(value) if isinstance(value, str) and has_control(value) else repr(value)
+    except (ValueError, RecursionError):  # a number of very many digits, a very deep list
+        text = f"a {type(value).__name__}"
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

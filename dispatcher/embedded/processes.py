@@ -5,13 +5,15 @@ A process is known by its pid **and** its start time: a pid alone may belong to 
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Self
@@ -19,16 +21,59 @@ from typing import IO, Any, Self
 from dispatcher import clock
 
 _LEASH = Path(__file__).with_name("leash.py")
+_PR_SET_CHILD_SUBREAPER = 36
 
 
-def start_ticks(pid: int) -> int | None:
-    """When a process was started, in clock ticks since boot; None if it is gone or a zombie."""
+def _fields(pid: int) -> list[str] | None:
+    """``/proc/<pid>/stat`` from the third field (state) on; None if it is gone or a zombie."""
     try:
         # the command's name is in parentheses and may hold spaces and parentheses
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in "ZX" else int(fields[19])
+    return None if fields[0] in "ZX" else fields
+
+
+def start_ticks(pid: int) -> int | None:
+    """When a process was started, in clock ticks since boot; None if it is gone or a zombie."""
+    fields = _fields(pid)
+    return None if fields is None else int(fields[19])
+
+
+def ancestry(pid: int) -> list[int]:
+    """A living process, its parent, and so on up to the first one; empty if it is gone."""
+    line = []
+    while pid and (fields := _fields(pid)) is not None:
+        line.append(pid)
+        pid = int(fields[1])
+    return line
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def descendants(pid: int) -> list[int]:
+    """Every living process below ``pid``."""
+    children = defaultdict(list)
+    for child in _all_pids():
+        if (fields := _fields(child)) is not None:
+            children[int(fields[1])].append(child)
+    found, queue = [], [pid]
+    while queue:
+        below = children[queue.pop()]
+        found += below
+        queue += below
+    return found
+
+
+def session_members(session: int) -> list[int]:
+    """Every living process of a session."""
+    return [
+        pid
+        for pid in _all_pids()
+        if (fields := _fields(pid)) is not None and int(fields[3]) == session
+    ]
 
 
 @dataclass(frozen=True)
@@ -136,6 +181,30 @@ def start_child(
         cwd=directory or "/",
         start_new_session=True,
     )
+
+
+def adopt_orphans() -> None:
+    """Let processes that lose their parent, anywhere below this one, become its children."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
+
+
+def reap_adopted(own: Collection[int]) -> None:
+    """Reap adopted processes that have ended.
+
+    Args:
+        own: pids of children that this process started itself: their exit codes are for whoever
+            started them. While one of them waits to be reaped, adopted ones may have to wait too.
+    """
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is None or ended.si_pid in own:
+            return
+        os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def last_lines(log: Path, count: int = 5) -> str:

@@ -116,6 +116,11 @@ class ServerProcess:
                 )
             clock.sleep(_LOOK)
 
+    @property
+    def pid(self) -> int:
+        """The child's pid; 0 before there was one."""
+        return self._process.pid if self._process else 0
+
     def running(self) -> bool:
         """Whether the child runs."""
         return self._process is not None and self._process.poll() is None

@@ -61,7 +61,7 @@ def _cancel_messages(
     rows = connection.execute(
         text("SELECT id, name FROM node WHERE id = ANY(CAST(:ids AS bigint[]))"), {"ids": nodes}
     )
-    names: dict[int, str] = dict(rows.tuples().all())
+    names: dict[int, str] = dict(rows.all())
     return tuple(
         Dispatch(job_id, met.dispatch_id, names[met.node_id])
         for job_id, met in running

@@ -21,7 +21,7 @@ from dispatcher import clock, logs
 from dispatcher.broker.celery_app import make_app
 from dispatcher.broker.messages import RUN_MANAGER, Manager, manager_payload, manager_queue
 from dispatcher.broker.publish import Publisher
-from dispatcher.db.engine import is_away, make_engine, transaction
+from dispatcher.db.engine import make_engine, transaction
 from dispatcher.errors import LeaseLost
 from dispatcher.health import Health
 from dispatcher.settings import Settings
@@ -66,8 +66,7 @@ class Leadership:
                 self._lease = self._renewed() or self._taken()
                 self.database_away = False
             except DBAPIError as error:
-                if not is_away(error):
-                    raise
+                # away, or too slow to answer: either way nobody can say who leads
                 if not self.database_away:
                     log.warning("the database is away: ticking anyway", error=first_line(error))
                 self.database_away = True

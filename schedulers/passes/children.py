@@ -65,7 +65,10 @@ class Child:
     def kill_group(self) -> None:
         """Kill the child with everything that it started."""
         if self.pid is not None:
-            os.killpg(self.pid, signal.SIGKILL)
+            try:
+                os.killpg(self.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
 
 
 def fork(main: Callable[[], int]) -> int:

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, text
 
 from dispatcher.broker.messages import Manager, wake
 from dispatcher.db import quarantine
+from dispatcher.db.row_locks import lock_free_jobs
 from dispatcher.domain.status import Kind
 from dispatcher.settings import Settings
 from schedulers.core.decision import LinkDependencies, Strike
@@ -79,12 +80,15 @@ class Unprocessed:
         A dependency is linked only while it can still be waited for; a job that lost one that way
         stays unprocessed and is decided about again (docs/protocols.md 6.6).
         """
-        wanted = [(d.job_id, other) for d in decisions for other in d.depends_on]
+        free = lock_free_jobs(connection, [d.job_id for d in decisions])
+        ours = [d for d in decisions if d.job_id in free]
+        wanted = [(d.job_id, other) for d in ours for other in d.depends_on]
         linked = _link(connection, wanted)
         incomplete = {job_id for job_id, other in wanted if (job_id, other) not in linked}
-        done = _mark(connection, [d.job_id for d in decisions if d.job_id not in incomplete])
+        done = _mark(connection, [d.job_id for d in ours if d.job_id not in incomplete])
         owed = wake(Manager.TASK) if done else wake()
-        return Applied(owed, {"link": done}, changed=done > 0)
+        skipped = len(decisions) - len(ours) + len(incomplete)
+        return Applied(owed, {"link": done}, changed=done > 0, skipped=skipped)
 
     def strike(self, connection: Connection, strikes: Sequence[Strike]) -> Applied:
         """Set aside jobs whose handling raised."""

@@ -48,17 +48,20 @@ class Applied:
         owed: to the broker, once it is committed.
         counts: decisions that took effect, by kind.
         changed: whether anything moved that a planner looks at; raises the change counter.
+        skipped: rows that somebody else had locked; the pass has not walked everything then.
     """
 
     owed: Owed = field(default_factory=Owed)
     counts: Mapping[str, int] = field(default_factory=dict)
     changed: bool = False
+    skipped: int = 0
 
     def __add__(self, other: Applied) -> Applied:
         return Applied(
             self.owed + other.owed,
             Counter(self.counts) + Counter(other.counts),
             self.changed or other.changed,
+            self.skipped + other.skipped,
         )
 
 
@@ -85,6 +88,7 @@ class Pass:
         self.manager = manager
         self.lease = lease
         self.phases: dict[str, float] = dict.fromkeys(PHASES, 0.0)
+        self.skipped = 0
         self._engine = runner.engine
         self._stopping = runner.stopping
         self._round: Round = runner.publisher.round()
@@ -145,6 +149,7 @@ class Pass:
         finally:
             self.phases["apply"] += written - started
             self.phases["commit"] += clock.monotonic() - written
+        self.skipped += applied.skipped
         for kind, count in applied.counts.items():
             MANAGER_DECISIONS.labels(str(self.manager), kind).inc(count)
         self.publish(applied.owed)

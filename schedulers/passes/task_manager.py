@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from dispatcher.broker.messages import Manager
 from dispatcher.db import quarantine
+from dispatcher.db.row_locks import lock_free_jobs
 from dispatcher.settings import Settings
 from schedulers.core.decision import Begin, Block, Fail, Hold, Reason, Start, Strike
 from schedulers.core.plan_tasks import Ledger, plan_window
@@ -82,11 +83,16 @@ class Candidates:
 
     def apply(self, connection: Connection, decisions: Sequence[Decision]) -> Applied:
         """Write a window's decisions; lock order: job, workflow, change counter."""
+        reasons = self._changed_reasons(decisions)
+        moves = [d for d in decisions if d.job_id in reasons or not isinstance(d, Block | Hold)]
+        free = lock_free_jobs(connection, [d.job_id for d in moves])
+        ours = [d for d in moves if d.job_id in free]
         return (
-            apply.start_jobs(connection, [d for d in decisions if isinstance(d, Start)])
-            + apply.begin_jobs(connection, [d for d in decisions if isinstance(d, Begin)])
-            + apply.fail_jobs(connection, [d for d in decisions if isinstance(d, Fail)])
-            + apply.store_reasons(connection, self._changed_reasons(decisions))
+            apply.start_jobs(connection, [d for d in ours if isinstance(d, Start)])
+            + apply.begin_jobs(connection, [d for d in ours if isinstance(d, Begin)])
+            + apply.fail_jobs(connection, [d for d in ours if isinstance(d, Fail)])
+            + apply.store_reasons(connection, {i: r for i, r in reasons.items() if i in free})
+            + Applied(skipped=len(moves) - len(ours))
         )
 
     def strike(self, connection: Connection, strikes: Sequence[Strike]) -> Applied:

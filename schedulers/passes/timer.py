@@ -20,7 +20,7 @@ from dispatcher import clock, logs
 from dispatcher.broker.celery_app import make_app
 from dispatcher.broker.messages import Manager
 from dispatcher.broker.publish import Publisher
-from dispatcher.db.engine import is_away, make_engine, transaction
+from dispatcher.db.engine import make_engine, transaction
 from dispatcher.health import Health
 from dispatcher.settings import Settings
 from schedulers.passes.start import first_line
@@ -85,10 +85,9 @@ class Timer:
             with transaction(self._engine) as connection:
                 late = overdue(connection)
         except DBAPIError as error:
-            if not is_away(error):
-                raise
             missing["database"] = "not reachable"
-            log.debug("the database is away", error=first_line(error))
+            if "database" not in self._health.reasons():
+                log.warning("the database is away", error=first_line(error))
             late = []
         self._health.say(missing)
         self._trigger(late)

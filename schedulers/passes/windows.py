@@ -292,8 +292,9 @@ class _Walk(Generic[ItemT, DecisionT]):
         self._pass.apply(lambda connection: self._backlog.strike(connection, strikes))
 
     def _completed(self) -> Ended:
-        if self._lease.cursors:
-            # begun in the middle: what came before was planned on another snapshot
+        if self._lease.cursors or self._pass.skipped:
+            # begun in the middle: what came before was planned on another snapshot; or a row was
+            # locked by somebody whose roll-back nobody would be told of
             return Ended("complete")
         with self._pass.snapshot() as connection:
             due = self._backlog.next_due(connection)

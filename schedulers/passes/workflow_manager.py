@@ -165,7 +165,7 @@ def _read_touches(connection: Connection, ids: Sequence[int]) -> dict[int, list[
         ),
         {"ids": ids},
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())
 
 
 def _read_workflows(connection: Connection, ids: Sequence[int]) -> list[WorkflowJob]:

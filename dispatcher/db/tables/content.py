@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    ARRAY,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -24,6 +25,9 @@ content_bundle = Table(
     Column("digest", Text, primary_key=True),
     Column("size", BigInteger, nullable=False),
     Column("unpacked_size", BigInteger, nullable=False),
+    # files, "directories/" and "links//" in it, to refuse an unknown playbook when it is asked for;
+    # null when there are too many (dispatcher/domain/bundle.py)
+    Column("paths", ARRAY(Text)),
     Column("complete", Boolean, nullable=False, server_default=text("false")),
     Column("created", Timestamp, nullable=False, server_default=NOW),
     Column("last_used", Timestamp, nullable=False, server_default=NOW),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     ARRAY,
+    JSON,
     BigInteger,
     Boolean,
     CheckConstraint,
@@ -205,7 +206,8 @@ job_input = Table(
     Column("inventory", Text),
     Column("inventory_path", Text),
     Column("limit_pattern", Text, nullable=False, server_default=text("''")),
-    Column("extra_vars", JSONB, nullable=False, server_default=text("'{}'")),
+    # json, not jsonb: the order of keys and the form of numbers stay as they were given
+    Column("extra_vars", JSON, nullable=False, default=dict),
     Column("secret_vars", LargeBinary),
     Column("tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("skip_tags", ARRAY(Text), nullable=False, server_default=text("'{}'")),

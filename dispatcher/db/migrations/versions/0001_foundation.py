@@ -48,6 +48,7 @@ def upgrade() -> None:
         sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("size", sa.BigInteger(), nullable=False),
         sa.Column("unpacked_size", sa.BigInteger(), nullable=False),
+        sa.Column("paths", sa.ARRAY(sa.Text()), nullable=True),
         sa.Column("complete", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column(
             "created",
@@ -545,12 +546,7 @@ def upgrade() -> None:
         sa.Column("inventory", sa.Text(), nullable=True),
         sa.Column("inventory_path", sa.Text(), nullable=True),
         sa.Column("limit_pattern", sa.Text(), server_default=sa.text("''"), nullable=False),
-        sa.Column(
-            "extra_vars",
-            postgresql.JSONB(astext_type=sa.Text()),
-            server_default=sa.text("'{}'"),
-            nullable=False,
-        ),
+        sa.Column("extra_vars", sa.JSON(), nullable=False),
         sa.Column("secret_vars", sa.LargeBinary(), nullable=True),
         sa.Column("tags", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("skip_tags", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),

@@ -1,0 +1,129 @@
+"""The application: routes, what they work with, and what happens at start and end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from anyio import to_thread
+from fastapi import Depends, FastAPI
+from fastapi.responses import HTMLResponse
+
+from dispatcher import __version__
+from dispatcher.api import docs_page, errors, health
+from dispatcher.api.edge import Edge
+from dispatcher.api.followers import Followers
+from dispatcher.api.parameters import refuse_unknown
+from dispatcher.api.services import Services
+from dispatcher.api.v2 import (
+    cancel,
+    content,
+    instance_groups,
+    instances,
+    job_events,
+    jobs,
+    metrics,
+    ping,
+    root,
+    runs,
+    stdout,
+    stream,
+)
+from dispatcher.broker.celery_app import make_app
+from dispatcher.broker.live import LiveListener
+from dispatcher.broker.publish import Publisher
+from dispatcher.db.engine import make_engine
+from dispatcher.secrets import Cipher
+from dispatcher.settings import Settings
+
+_DESCRIPTION: Final = (
+    "Runs Ansible playbooks on worker nodes. Speaks the dialect of AWX's controller API where it"
+    " has the same things; `runs/`, `content/` and `jobs/N/stream/` are its own. Every route"
+    " answers with and without its last slash. Lists take filters on their fields."
+)
+_TAGS: Final = [
+    {"name": "runs", "description": "Submit a playbook run."},
+    {"name": "content", "description": "Upload what runs need: content bundles by digest."},
+    {"name": "jobs", "description": "Follow and cancel jobs; read their events and output."},
+    {"name": "instances", "description": "Nodes and groups of nodes."},
+    {"name": "cluster", "description": "The cluster as a whole."},
+    {"name": "maps", "description": "Where everything is."},
+    {"name": "health", "description": "For probes."},
+]
+_ROUTERS: Final = (
+    health.router,
+    root.router,
+    ping.router,
+    runs.router,
+    content.router,
+    jobs.router,
+    job_events.router,
+    stdout.router,
+    cancel.router,
+    stream.router,
+    instances.router,
+    instance_groups.router,
+    metrics.router,
+)
+
+
+def make_services(settings: Settings) -> Services:
+    """What the endpoints work with; nothing is connected yet.
+
+    Raises:
+        ConfigurationError: a URL or the key file is missing.
+    """
+    engine = make_engine(
+        settings, application_name="dispatcher api", pool_size=settings.api_pool_size
+    )
+    return Services(
+        settings=settings,
+        engine=engine,
+        publisher=Publisher(make_app(settings, profile="publisher")),
+        followers=Followers(
+            engine,
+            LiveListener(make_app(settings, profile="worker")),
+            readers=max(1, settings.api_pool_size // 2),
+        ),
+        cipher=Cipher(settings.key_file or settings.data_dir / "cluster.key"),
+    )
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The ASGI application.
+
+    Raises:
+        ConfigurationError: a URL or the key file is missing.
+    """
+    services = make_services(settings)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        # the first request, and the first after-commit publish, open nothing
+        await to_thread.run_sync(services.publisher.warm)
+        async with services.followers.running():
+            yield
+        services.engine.dispose()
+
+    app = FastAPI(
+        title="Ansible dispatcher",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_tags=_TAGS,
+        lifespan=lifespan,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.services = services
+    errors.install(app)
+    for router in _ROUTERS:
+        app.include_router(router, dependencies=[Depends(refuse_unknown)])
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return HTMLResponse(docs_page.render(app.openapi()))
+
+    app.add_middleware(Edge, settings=settings)
+    return app

@@ -1,0 +1,53 @@
+"""What every endpoint works with: settings, the pool, the publisher, the followers' watch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy import Connection, Engine
+
+from dispatcher.api.followers import Followers
+from dispatcher.broker.publish import Publisher
+from dispatcher.db.engine import transaction, unavailable_when_away
+from dispatcher.secrets import Cipher
+from dispatcher.settings import Settings
+
+
+@dataclass
+class Services:
+    """One for each application.
+
+    Attributes:
+        followers: wakes the open event streams.
+        cipher: encrypts secret variables.
+    """
+
+    settings: Settings
+    engine: Engine
+    publisher: Publisher
+    followers: Followers
+    cipher: Cipher
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction on the pool.
+
+        Raises:
+            Unavailable: the database is away, no connection came free in time, or the outcome of
+                the commit is unknown.
+        """
+        with unavailable_when_away(), transaction(self.engine) as connection:
+            yield connection
+
+
+async def _services(request: Request) -> Services:
+    found: Services = request.app.state.services
+    return found
+
+
+#: A parameter of endpoints. Async on purpose: it costs no hop to a thread.
+ServicesParameter = Annotated[Services, Depends(_services)]
