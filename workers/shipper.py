@@ -24,7 +24,6 @@ from dispatcher.metrics import EVENTS_STORED, SPOOL_LAG_BYTES, STORE_SECONDS
 from workers import finish
 from workers.courier import Courier
 from workers.runs import Phase, Run, Runs, Verdict
-from workers.first_line import first_line
 from workers.spool import Batch, SpoolError, SpoolReader
 
 #: Seconds between two looks at the spools of live runs, and between two stores of one of them.
@@ -225,8 +224,9 @@ class Shipper:
             run.offset = -1  # the commit's outcome is unknown: the row says where to go on
         if isinstance(error, SQLAlchemyError) and is_away(error):
             if not self._failures:
-                words = first_line(error)
-                self._log.warning("events cannot be stored: the database is away", error=words)
+                self._log.warning(
+                    "events cannot be stored: the database is away", error=logs.in_short(error)
+                )
             pause = _AWAY_SECONDS[min(self._failures, len(_AWAY_SECONDS) - 1)]
             self._failures += 1
             self._arrived.clear()
@@ -246,7 +246,7 @@ class Shipper:
         run.retry_at = clock.monotonic() + min(30.0, 0.5 * 2**run.strikes)
         self._log.error(
             "a run's events cannot be stored",
-            error=f"{type(error).__name__}: {first_line(error)}",
+            error=logs.in_short(error),
             strikes=run.strikes,
             **run.names,
         )

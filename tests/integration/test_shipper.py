@@ -27,7 +27,6 @@ from workers.runs import Phase, Run, Runs
 from workers.shipper import MOST_EVENTS, Shipper
 from workers.spool import SpooledEvent, SpoolWriter
 
-
 Start = Callable[[Engine], Shipper]
 
 
