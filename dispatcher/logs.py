@@ -71,3 +71,9 @@ def bound(**context: Any) -> Iterator[None]:
     """Put ``job_id``, ``dispatch_id`` … on every record written inside the block."""
     with structlog.contextvars.bound_contextvars(**context):
         yield
+
+
+def in_short(error: BaseException) -> str:
+    """An error in one line: its kind and its first line. Further ones of a driver may show values."""
+    words = str(error).strip()
+    return f"{type(error).__name__}: {words.splitlines()[0]}" if words else type(error).__name__

@@ -60,7 +60,7 @@ class Courier:
     def _run(self) -> None:
         self._reachable = self._publisher.warm()
         tried = clock.monotonic()
-        while True:
+        while True:  # a publisher never raises
             arrived = self._arrived.wait(_TRY_EVERY)
             self._arrived.clear()
             with self._lock:

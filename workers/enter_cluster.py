@@ -59,8 +59,7 @@ def enter_cluster(
         except SQLAlchemyError as error:
             if not waiting:
                 waiting = True
-                words = str(error).splitlines()[0]
-                log.warning("waiting for the database", error=words)
+                log.warning("waiting for the database", error=logs.in_short(error))
             health.say({"database": "not reachable"})
             clock.sleep(_RETRY_SECONDS)
     return None

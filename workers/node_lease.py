@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Engine
-from sqlalchemy.exc import SQLAlchemyError
 
 from dispatcher import clock, logs
 from dispatcher.db import node_rows
@@ -109,7 +108,8 @@ class NodeLease:
                     self._on_refused()
                     return
                 wait = max(0.05, self._heartbeat - (clock.monotonic() - began))
-            except (SQLAlchemyError, OSError) as error:
+            except Exception as error:
+                # whatever it was, this thread must live: without it the lease lapses
                 LEASE_RENEWALS.labels("failed").inc()
                 self._note_failure(error)
             LEASE_LEFT_SECONDS.set(self.left())
@@ -139,6 +139,6 @@ class NodeLease:
             self._failing = True
             self._log.warning(
                 "the lease cannot be renewed",
-                error=str(error).splitlines()[0],
+                error=logs.in_short(error),
                 seconds_left=round(self.left(), 1),
             )

@@ -233,9 +233,10 @@ class NodeLoop:
             self._shipper.wake()
 
     def _note_failure(self, error: SQLAlchemyError) -> None:
-        words = str(error).splitlines()[0]
         if not self._failures:
-            self._log.warning("a look at this node's jobs failed", error=words, away=is_away(error))
+            self._log.warning(
+                "a look at this node's jobs failed", error=logs.in_short(error), away=is_away(error)
+            )
         self._failures += 1
         self._polled_at = -1e9
         self._shipper.refused.clear()

@@ -20,7 +20,6 @@ from dispatcher.db import event_store
 from dispatcher.db.engine import is_away, transaction
 from dispatcher.db.event_store import Advance, Progress
 from dispatcher.domain.outcome import Outcome
-from dispatcher.errors import RunDirectoryError
 from dispatcher.metrics import EVENTS_STORED, SPOOL_LAG_BYTES, STORE_SECONDS
 from workers import finish
 from workers.courier import Courier
@@ -128,7 +127,8 @@ class Shipper:
         """Store a batch of each; whether there is reason to go on at once."""
         try:
             progressed = self._store(due)
-        except (SQLAlchemyError, OSError, RunDirectoryError) as error:
+        except Exception as error:
+            # whatever it was, this thread must live: it is looked at run by run
             return self._note_failure(due, error)
         if self._failures:
             self._failures = 0
@@ -224,8 +224,9 @@ class Shipper:
             run.offset = -1  # the commit's outcome is unknown: the row says where to go on
         if isinstance(error, SQLAlchemyError) and is_away(error):
             if not self._failures:
-                words = str(error).splitlines()[0]
-                self._log.warning("events cannot be stored: the database is away", error=words)
+                self._log.warning(
+                    "events cannot be stored: the database is away", error=logs.in_short(error)
+                )
             pause = _AWAY_SECONDS[min(self._failures, len(_AWAY_SECONDS) - 1)]
             self._failures += 1
             self._arrived.clear()
@@ -245,7 +246,7 @@ class Shipper:
         run.retry_at = clock.monotonic() + min(30.0, 0.5 * 2**run.strikes)
         self._log.error(
             "a run's events cannot be stored",
-            error=str(error).splitlines()[0],
+            error=logs.in_short(error),
             strikes=run.strikes,
             **run.names,
         )

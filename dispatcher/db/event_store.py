@@ -13,8 +13,10 @@ from datetime import date
 from typing import Any, Final
 from uuid import UUID
 
+import psycopg2
 from psycopg2.extras import Json
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
 
 from dispatcher.db import tables
 from dispatcher.db.node_rows import Pair, arrays
@@ -110,6 +112,9 @@ def copy_events(connection: Connection, blocks: Iterable[tuple[Progress, Sequenc
 
     Returns:
         Bytes that were sent.
+
+    Raises:
+        DBAPIError: as for every other statement.
     """
     pieces: list[bytes] = []
     for progress, lines in blocks:
@@ -120,8 +125,17 @@ def copy_events(connection: Connection, blocks: Iterable[tuple[Progress, Sequenc
         return 0
     content = b"".join(pieces)
     raw: Any = connection.connection.dbapi_connection
-    with raw.cursor() as cursor:
-        cursor.copy_expert(_COPY, io.BytesIO(content))
+    try:
+        with raw.cursor() as cursor:
+            cursor.copy_expert(_COPY, io.BytesIO(content))
+    except psycopg2.Error as error:
+        # past SQLAlchemy, which would have done this for a statement of its own
+        gone = bool(raw.closed)
+        if gone:
+            connection.invalidate(error)
+        raise DBAPIError.instance(
+            _COPY, None, error, psycopg2.Error, hide_parameters=True, connection_invalidated=gone
+        ) from error
     return len(content)
 
 

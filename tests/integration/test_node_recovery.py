@@ -119,9 +119,13 @@ def test_a_refused_renewal_kills_the_playbooks_and_the_agent_comes_back_under_a_
     wait_until(lambda: leftovers.find(str(dispatch_id)) == [], what="no process is left")
     row = wait_final(engine, job_id, timeout=40)
     assert (row.status, row.outcome) == ("error", "fenced")
-    with engine.connect() as connection:
-        lease = connection.execute(select(t.node_lease.c.epoch, t.node_lease.c.state)).one()
-    assert tuple(lease) == (2, "alive")
+
+    def lease() -> tuple[int, str]:
+        with engine.connect() as connection:
+            row = connection.execute(select(t.node_lease.c.epoch, t.node_lease.c.state)).one()
+        return row.epoch, row.state
+
+    wait_until(lambda: lease() == (2, "alive"))
     assert "lease was refused" in node.log()
 
 
@@ -160,12 +164,12 @@ def test_rows_and_directories_that_do_not_go_together_are_settled_at_the_start(
         connection.execute(
             update(t.job).where(t.job.c.id == gone).values(dispatch_id=uuid4(), queued_on_node=True)
         )
-        make_progress_free = [
+        directories = [
             (unfilled, unfilled_dispatch),
             (dead, dead_dispatch),
             (gone, gone_dispatch),
         ]
-    for job_id, dispatch_id in make_progress_free:
+    for job_id, dispatch_id in directories:
         note_job(RunDir.create(node.data_dir, str(dispatch_id)), job_id)
     assert run_dir(node, dead_dispatch).take_start()
     strange = RunDir.create(node.data_dir, str(uuid4()))
