@@ -1,0 +1,42 @@
+"""What benchmarks run on: an embedded PostgreSQL, or a whole stack, in a directory of their own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from dispatcher import settings as settings_module
+from dispatcher.db.engine import make_engine
+from dispatcher.db.migrate import migrate
+from dispatcher.embedded.postgres import EmbeddedPostgres
+
+
+@contextmanager
+def short_directory() -> Iterator[Path]:
+    """A directory that PostgreSQL's account can enter, removed at the end."""
+    path = Path(tempfile.mkdtemp(prefix="db-", dir="/tmp"))
+    path.chmod(0o711)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def database() -> Iterator[Engine]:
+    """A migrated, durable database on a server of its own."""
+    with short_directory() as directory:
+        server = EmbeddedPostgres(directory / "postgres")
+        settings = settings_module.load(database_url=server.start(), data_dir=directory)
+        engine = make_engine(settings, application_name="benchmark", pool_size=4)
+        try:
+            migrate(engine)
+            yield engine
+        finally:
+            engine.dispose()
+            server.stop()
