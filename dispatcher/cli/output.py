@@ -36,6 +36,23 @@ def printable(text: str, *, colors: bool) -> str:
     return _CONTROL.sub("", _SEQUENCE.sub(keep, text.replace("\r\n", "\n")))
 
 
+class OutputClosed(Exception):
+    """Whoever read stdout has gone."""
+
+
+def emit(text: str) -> None:
+    """Write to stdout, now.
+
+    Raises:
+        OutputClosed: nobody reads it any more.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise OutputClosed from None
+
+
 def wants_colors(stream: TextIO) -> bool:
     """Whether colour codes do good there (https://no-color.org is kept to)."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
@@ -57,19 +74,18 @@ class Log:
         """Print an event's part of the log, as far as it has one."""
         text = printable(event.stdout, colors=self._colors) + ("\n" if event.lines > 0 else "")
         if text:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            emit(text)
             self._within_line = not text.endswith("\n")
 
     def end(self) -> None:
         """End a line that the log left open."""
         if self._within_line:
-            print(flush=True)
+            emit("\n")
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
     """One value on one line."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    emit(json.dumps(value, ensure_ascii=False) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -77,9 +93,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(printable(str(cell), colors=False) for cell in row))
-    console = Console(soft_wrap=False)
+    console = Console()
     if not console.is_terminal:
         console = Console(width=10_000)
+    with console.capture() as printed:
         console.print(table, crop=False)
-        return
-    console.print(table)
+    emit("\n".join(line.rstrip() for line in printed.get().splitlines()) + "\n")
