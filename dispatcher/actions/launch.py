@@ -131,7 +131,8 @@ def _require_content(connection: Connection, request: RunRequest) -> None:
             """
             SELECT paths IS NULL OR paths && CAST(:playbook AS text[]) AS has_playbook,
                 paths IS NULL OR paths && CAST(:inventory AS text[]) AS has_inventory
-            FROM content_bundle WHERE digest = :digest AND complete FOR KEY SHARE
+            FROM content_bundle WHERE digest = :digest AND complete
+            FOR KEY SHARE SKIP LOCKED  -- one that is being removed is missing already
             """
         ),
         {
