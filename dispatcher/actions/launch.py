@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, insert, text
-from sqlalchemy.exc import OperationalError
 
 from dispatcher import clock
+from dispatcher.actions.idempotency import take_key
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import tables as t
 from dispatcher.db.change import raise_counter
@@ -25,14 +25,9 @@ from dispatcher.domain.launch import (
     impact,
     validate,
 )
-from dispatcher.domain.launch_checks import line_problem
 from dispatcher.domain.status import Kind
 from dispatcher.errors import Conflict, InvalidRequest
 from dispatcher.secrets import Cipher
-
-_KEY_TRIES: Final = 3
-_LONGEST_KEY: Final = 255
-_LOCK_NOT_AVAILABLE: Final = "55P03"
 
 
 @dataclass(frozen=True)
@@ -97,29 +92,21 @@ def launch_run(
         text("SELECT nextval(pg_get_serial_sequence('job', 'id'))")
     ).scalar_one()
     if idempotency_key is not None:
-        earlier = _claim_key(
+        earlier = take_key(
             connection,
-            (principal, route, _checked_key(idempotency_key)),
-            _request_digests(request, cipher),
-            job_id,
+            principal=principal,
+            route=route,
+            key=idempotency_key,
+            digests=_request_digests(request, cipher),
+            job_id=job_id,
         )
         if earlier is not None:
-            return earlier
+            return Launched(earlier.job_id, earlier.uuid, False, Owed())
     _require_content(connection, request)
     _insert_job(connection, prepared, job_id=job_id, uuid=uuid, principal=principal)
     _insert_input(connection, request, job_id, cipher)
     raise_counter(connection)
     return Launched(job_id, uuid, True, wake(Manager.TASK))
-
-
-# -- idempotency (docs/protocols.md 9.2)
-
-
-def _checked_key(key: str) -> str:
-    problem = line_problem(key, _LONGEST_KEY)
-    if problem is not None or not key.strip():
-        raise InvalidRequest({"Idempotency-Key": problem or "must not be empty"})
-    return key
 
 
 def _request_digests(request: RunRequest, cipher: Cipher) -> list[bytes]:
@@ -134,76 +121,6 @@ def _request_digests(request: RunRequest, cipher: Cipher) -> list[bytes]:
     return [hashlib.sha256(canonical).digest()]
 
 
-def _claim_key(
-    connection: Connection, key: tuple[str, str, str], digests: Sequence[bytes], job_id: int
-) -> Launched | None:
-    """Take a key for this job; the job that it belongs to already, when it does."""
-    names = dict(zip(("principal", "route", "key"), key, strict=True))
-    for _ in range(_KEY_TRIES):
-        if _insert_key(connection, names, digests[0], job_id):
-            return None
-        row = connection.execute(
-            text(
-                "SELECT job_id, request_sha256 FROM idempotency_key"
-                " WHERE principal = :principal AND route = :route AND key = :key"
-            ),
-            names,
-        ).one_or_none()
-        if row is None:
-            continue  # it expired between the two statements
-        if bytes(row.request_sha256) not in digests:
-            raise Conflict("this Idempotency-Key was used for another request", code="key_reused")
-        newest = _newest_retry(connection, row.job_id)
-        return Launched(newest[0], newest[1], False, Owed())
-    raise _in_progress()
-
-
-def _insert_key(connection: Connection, names: dict[str, str], digest: bytes, job_id: int) -> bool:
-    """Whether the key is ours now. Waits for a transaction that holds it, up to ``lock_timeout``."""
-    try:
-        inserted = connection.execute(
-            text(
-                "INSERT INTO idempotency_key (principal, route, key, request_sha256, job_id)"
-                " VALUES (:principal, :route, :key, :digest, :job) ON CONFLICT DO NOTHING"
-            ),
-            names | {"digest": digest, "job": job_id},
-        )
-    except OperationalError as error:
-        if getattr(error.orig, "pgcode", None) == _LOCK_NOT_AVAILABLE:
-            raise _in_progress() from None
-        raise
-    return inserted.rowcount == 1
-
-
-def _in_progress() -> Conflict:
-    return Conflict(
-        "the first request with this Idempotency-Key is still being answered",
-        code="in_progress",
-        retry_after=1,
-    )
-
-
-def _newest_retry(connection: Connection, job_id: int) -> tuple[int, UUID]:
-    """The job itself, or the last of its retries after the loss of a node."""
-    row = connection.execute(
-        text(
-            """
-            WITH RECURSIVE retries AS (
-                SELECT id, uuid, 0 AS step FROM job WHERE id = :job
-                UNION ALL
-                SELECT job.id, job.uuid, step + 1 FROM job JOIN retries ON job.retry_of = retries.id
-            )
-            SELECT id, uuid FROM retries ORDER BY step DESC LIMIT 1
-            """
-        ),
-        {"job": job_id},
-    ).one()
-    return row.id, row.uuid
-
-
-# -- rows
-
-
 def _require_content(connection: Connection, request: RunRequest) -> None:
     """Hold on to the bundle, so that it is not removed before the job refers to it, and see that
     the files that the run names may be in it.
@@ -214,7 +131,8 @@ def _require_content(connection: Connection, request: RunRequest) -> None:
             """
             SELECT paths IS NULL OR paths && CAST(:playbook AS text[]) AS has_playbook,
                 paths IS NULL OR paths && CAST(:inventory AS text[]) AS has_inventory
-            FROM content_bundle WHERE digest = :digest AND complete FOR KEY SHARE
+            FROM content_bundle WHERE digest = :digest AND complete
+            FOR KEY SHARE SKIP LOCKED  -- one that is being removed is missing already
             """
         ),
         {

@@ -254,7 +254,7 @@ def _value_problem(value: object) -> str | None:
         if isinstance(item, str):
             if has_unstorable(item):
                 return "a NUL character or half a surrogate pair cannot be stored"
-        elif isinstance(item, Mapping):
+        elif isinstance(item, dict):
             if not all(isinstance(key, str) for key in item):
                 return "the keys of a mapping must be texts"
             left += [(part, depth + 1) for pair in item.items() for part in pair]

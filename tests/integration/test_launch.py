@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -11,8 +12,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy.exc import OperationalError
 
-from dispatcher.actions.launch import Launched, launch_run
+from dispatcher.actions.launch import Launched, launch_run, prepare_run
 from dispatcher.broker.messages import Manager, Owed
 from dispatcher.db import tables as t
 from dispatcher.db.change import read_counter
@@ -144,6 +146,94 @@ def test_bad_input_stores_nothing(engine: Engine, request_: RunRequest, cipher: 
         launch(connection, dataclasses.replace(request_, playbook="../x"), cipher)
     with transaction(engine) as connection:
         assert connection.execute(text("SELECT count(*) FROM job")).scalar() == 0
+
+
+# -- what is computed once
+
+
+def test_impact_and_locks_are_those_of_the_hosts_after_the_limit(
+    connection: Connection, request_: RunRequest, cipher: Cipher
+) -> None:
+    request = dataclasses.replace(
+        request_, limit="web1,web3", forks=10, host_lock="exclusive", check_mode=True
+    )
+    launch(connection, request, cipher)
+    job = connection.execute(select(t.job)).one()
+    assert (job.task_impact, job.forks, job.host_lock) == (3, 10, "shared")
+    assert job.lock_keys == ["host:web1:22", "host:web3:22"]
+
+
+def test_a_request_that_was_prepared_before_is_launched_as_it_is(
+    connection: Connection, request_: RunRequest, cipher: Cipher
+) -> None:
+    prepared = prepare_run(dataclasses.replace(request_, limit="web1"))
+    assert prepared.targets.count == 1
+    values = {"principal": "ci", "uuid": uuid.uuid4(), "cipher": cipher}
+    assert launch_run(connection, prepared, **values).created
+    assert connection.execute(select(t.job.c.task_impact)).scalar_one() == 2
+
+
+def test_extra_variables_keep_their_order_and_form(
+    connection: Connection, request_: RunRequest, cipher: Cipher
+) -> None:
+    variables = {"zz": 1e20, "b": {"y": 1, "a": 2.0}, "a": 10**30}
+    launch(connection, dataclasses.replace(request_, extra_vars=variables), cipher)
+    stored = connection.execute(select(t.job_input.c.extra_vars)).scalar_one()
+    assert json.dumps(stored) == json.dumps(variables)
+
+
+# -- content
+
+
+def test_a_file_that_is_not_in_the_bundle_is_refused(
+    connection: Connection, cipher: Cipher
+) -> None:
+    digest = store_bundle(connection, {"plays/site.yml": "", "inventories/prod/hosts": "a\n"})
+    good = RunRequest("plays/site.yml", digest, inventory_path="inventories/prod")
+    assert launch(connection, good, cipher).created
+    with pytest.raises(InvalidRequest) as caught:
+        launch(
+            connection,
+            dataclasses.replace(good, playbook="site.yml", inventory_path="inventories/test"),
+            cipher,
+        )
+    assert set(caught.value.fields) == {"playbook", "inventory_path"}
+    with pytest.raises(InvalidRequest):
+        launch(connection, dataclasses.replace(good, playbook="plays"), cipher)
+
+
+def test_a_bundle_of_too_many_files_to_know_is_not_judged(
+    connection: Connection, request_: RunRequest, cipher: Cipher
+) -> None:
+    connection.execute(text("UPDATE content_bundle SET paths = NULL"))
+    assert launch(connection, dataclasses.replace(request_, playbook="other.yml"), cipher).created
+
+
+def test_a_bundle_that_is_being_removed_is_missing_and_nobody_waits(
+    engine: Engine, request_: RunRequest, cipher: Cipher
+) -> None:
+    with engine.connect() as remover:
+        begun = remover.begin()
+        remover.execute(text("DELETE FROM content_bundle"))
+        with pytest.raises(Conflict) as caught, transaction(engine) as connection:
+            launch(connection, request_, cipher)
+        assert caught.value.code == "content_missing"
+        begun.rollback()
+
+
+def test_a_bundle_is_not_removed_under_a_launch(
+    engine: Engine, request_: RunRequest, cipher: Cipher
+) -> None:
+    removal = "DELETE FROM content_bundle WHERE digest NOT IN (SELECT bundle_digest FROM job)"
+    with transaction(engine) as connection:
+        launch(connection, request_, cipher)
+        with (
+            pytest.raises(OperationalError, match="lock timeout"),
+            transaction(engine, lock_timeout=0.1) as remover,
+        ):
+            remover.execute(text(removal))
+    with transaction(engine) as connection:
+        assert connection.execute(text(removal)).rowcount == 0
 
 
 # -- idempotency
