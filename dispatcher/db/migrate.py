@@ -34,6 +34,12 @@ def head_revision() -> str:
     return head
 
 
+def _is_ours(revision: str) -> bool:
+    """Whether this package has the revision."""
+    scripts = ScriptDirectory.from_config(_config())
+    return any(script.revision == revision for script in scripts.walk_revisions())
+
+
 def _current_revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("schema_revision"):
         return None
@@ -54,7 +60,8 @@ def migrate(engine: Engine, *, wait: float = 120.0) -> list[str]:
         The revision before and after; one element when nothing was to be done.
 
     Raises:
-        SchemaError: another migration did not end in time.
+        SchemaError: another migration did not end in time, or newer code has made a schema that
+            this one cannot work with.
     """
     deadline = clock.monotonic() + wait
     with engine.connect() as connection:
@@ -71,6 +78,10 @@ def migrate(engine: Engine, *, wait: float = 120.0) -> list[str]:
                         return ["(empty)", head_revision()]
                     continue
                 if before == head_revision():
+                    return [before]
+                if not _is_ours(before):
+                    # newer code was here: nothing to apply, if this code may still work with it
+                    check_schema(connection)
                     return [before]
                 taken = _take_lease(connection)
             if taken:

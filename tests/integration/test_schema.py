@@ -189,6 +189,19 @@ def test_migrating_twice_changes_nothing(engine: Engine) -> None:
         assert catalog(connection) == before
 
 
+def test_a_schema_of_newer_code_is_left_as_it_is(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE schema_revision SET version_num = '9999'"))
+        connection.execute(text("UPDATE schema_info SET version = version + 1"))
+        before = catalog(connection)
+    assert migrate(engine) == ["9999"]
+    with engine.begin() as connection:
+        assert catalog(connection) == before
+        connection.execute(text(f"UPDATE schema_info SET min_code = {CODE_VERSION + 1}"))
+    with pytest.raises(SchemaError, match="upgrade this machine"):
+        migrate(engine)
+
+
 # -- code and schema that do not go together
 
 
