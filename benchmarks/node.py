@@ -66,7 +66,9 @@ def _node_connections(engine: Engine) -> int:
     with engine.connect() as connection:
         return int(
             connection.scalar(
-                text("SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'dispatcher-node %'")
+                text(
+                    "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'dispatcher-node %'"
+                )
             )
             or 0
         )
