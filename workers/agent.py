@@ -24,7 +24,7 @@ from dispatcher.db.engine import make_engine, transaction
 from dispatcher.health import Health
 from dispatcher.metrics import RUNNING_JOBS
 from dispatcher.secrets import Cipher
-from dispatcher.settings import Settings
+from dispatcher.settings import Settings, node_name
 from workers import node_lease, process_tree
 from workers.claim import Claimer
 from workers.content_cache import ContentCache
@@ -32,7 +32,7 @@ from workers.courier import Courier
 from workers.enter_cluster import Entered, enter_cluster
 from workers.finish import Clearing
 from workers.handover import HandoverServer
-from workers.node_identity import AgentLock, make_data_dir, node_name
+from workers.node_identity import AgentLock, make_data_dir
 from workers.node_loop import NodeLoop
 from workers.prepare import THREADS, Preparer
 from workers.recover_runs import Recovery

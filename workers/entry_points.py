@@ -14,9 +14,8 @@ from typing import Any
 from dispatcher import logs
 from dispatcher.broker.celery_app import make_app, start_worker
 from dispatcher.broker.messages import CANCEL_JOBS, START_JOBS, node_queue, read_pairs
-from dispatcher.settings import Settings
+from dispatcher.settings import Settings, node_name
 from workers import handover, process_tree
-from workers.node_identity import node_name
 
 
 def run(settings: Settings, parent: int | None) -> int:

@@ -58,8 +58,11 @@ def clear_away(run: Run) -> None:
     Raises:
         OSError, RunDirectoryError: something cannot be removed yet.
     """
-    if run.directory.read_result() is None:
+    result = run.directory.read_result()
+    if result is None:
         KILLED_PROCESSES.inc(leftovers.clear(run.directory.dispatch_id))
+    elif run.fate is Fate.FINISH:
+        KILLED_PROCESSES.inc(result.evidence.killed)
     run.directory.wipe_secrets()
 
 

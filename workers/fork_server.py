@@ -53,7 +53,10 @@ class ForkServer:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "workers.preload", str(theirs.fileno()), node, data_dir],
+                [
+                    *([sys.executable, "-P"] if sys.flags.safe_path else [sys.executable]),
+                    *("-m", "workers.preload", str(theirs.fileno()), node, str(data_dir)),
+                ],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

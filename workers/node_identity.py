@@ -1,35 +1,18 @@
-"""Who this node is: its name, the identity in its data directory, and the lock of its one agent."""
+"""Who this node is: the identity in its data directory, and the lock of its one agent."""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-import re
-import socket
 from pathlib import Path
 from uuid import UUID, uuid4
 
 from dispatcher import clock
 from dispatcher.errors import ConfigurationError
-from dispatcher.settings import NODE_NAME, Settings
 from workers.durable import write_durably
 
 _FORMAT = 1
-
-
-def node_name(settings: Settings) -> str:
-    """The configured name, else the host's.
-
-    Raises:
-        ConfigurationError: the host's name cannot be a node's name.
-    """
-    if settings.node_name is not None:
-        return settings.node_name
-    name = re.sub(r"[^A-Za-z0-9_.-]", "-", socket.gethostname())[:63].strip("-._")
-    if not NODE_NAME.fullmatch(name):
-        raise ConfigurationError("DISPATCHER_NODE_NAME: not set, and the host has no usable name")
-    return name
 
 
 def make_data_dir(path: Path) -> None:

@@ -22,8 +22,8 @@ NOT_FIT: Final = 2
 _BACKOFF: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 #: Seconds after which a child counts as staying up.
 _STEADY: Final = 30.0
-#: Seconds that the Celery worker has to end.
-_CELERY_PATIENCE: Final = 5.0
+#: Seconds that the Celery worker has to end: it holds nothing that would be missed.
+_CELERY_PATIENCE: Final = 2.0
 
 
 @dataclass
@@ -38,7 +38,7 @@ class _Child:
         """Start it, in a process group of its own: a Ctrl-C is for the parent alone."""
         self.began = clock.monotonic()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "workers.app", self.role, "--parent", str(os.getpid())],
+            [*_python(), "-m", "workers.app", self.role, "--parent", str(os.getpid())],
             stdin=subprocess.DEVNULL,
             process_group=0,
         )
@@ -66,6 +66,11 @@ class _Child:
     def lives(self) -> bool:
         """Whether the process is there."""
         return self.process is not None and self.process.poll() is None
+
+
+def _python() -> list[str]:
+    """This interpreter; where it was told not to import from the working directory, so again."""
+    return [sys.executable, *(["-P"] if sys.flags.safe_path else [])]
 
 
 class Parent:
