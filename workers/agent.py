@@ -111,7 +111,7 @@ class Agent:
             bound=settings.cache_bytes,
             largest=settings.max_bundle_unpacked_bytes,
         )
-        preparer = Preparer(
+        self._preparer = preparer = Preparer(
             settings, self._name, self._cache, self._cipher, self._pool, self._prepared
         )
         recovery = Recovery(settings, engine, runs, self._supervisors, self._clearing, **of_node)
@@ -189,6 +189,7 @@ class Agent:
                 node_rows.leave(connection, node_id=entered.node_id, epoch=entered.epoch)
         self._courier.stop()
         self._supervisors.close()
+        self._preparer.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         for engine in self._engines.values():
             engine.dispose()

@@ -58,12 +58,28 @@ def clear_away(run: Run) -> None:
     Raises:
         OSError, RunDirectoryError: something cannot be removed yet.
     """
-    result = run.directory.read_result()
+    result = _result_of(run)
     if result is None:
         KILLED_PROCESSES.inc(leftovers.clear(run.directory.dispatch_id))
     elif run.fate is Fate.FINISH:
         KILLED_PROCESSES.inc(result.evidence.killed)
-    run.directory.wipe_secrets()
+    try:
+        run.directory.wipe_secrets()
+    except RunDirectoryError:
+        # what cannot be read cannot be stripped of its secrets either
+        (run.directory.path / "job.json").unlink(missing_ok=True)
+        run.directory.wipe_secrets()
+
+
+def _result_of(run: Run) -> Result | None:
+    """The supervisor's result; one that cannot be read is none, and says so in the verdict."""
+    try:
+        return run.directory.read_result()
+    except RunDirectoryError as error:
+        run.verdict = run.verdict or Verdict(
+            Outcome.INTERNAL, f"the run's result cannot be read: {error}"
+        )
+        return None
 
 
 class Clearing:
@@ -95,29 +111,22 @@ class Clearing:
     def _clear(self, run: Run) -> None:
         try:
             clear_away(run)
-            if run.fate is Fate.DROP:
-                run.directory.remove()
         except (OSError, RunDirectoryError) as error:
             self._log.error("a run could not be cleared away", error=str(error), **run.names)
             run.clear_at = clock.monotonic() + _RETRY_SECONDS
             return
-        if run.fate is Fate.DROP:
-            self._runs.forget(run)
-        elif run.fate is Fate.KEEP:
+        if run.fate is Fate.FINISH:
+            run.enter(Phase.ENDED)
+        else:
             run.final_at = clock.boottime()
             run.enter(Phase.FINAL)
-        else:
-            run.enter(Phase.ENDED)
         self._runs.moved()
         self._on_cleared()
 
 
 def ending_of(run: Run) -> Ending:
     """How a run ends, from its result, or from what the agent knows when there is none."""
-    try:
-        result = run.directory.read_result()
-    except RunDirectoryError as error:
-        return Ending(Outcome.INTERNAL, f"the run's result cannot be read: {error}")
+    result = _result_of(run)
     if run.verdict is not None:
         return Ending(run.verdict.outcome, run.verdict.explanation)
     if result is None:

@@ -36,11 +36,11 @@ def test_a_database_that_is_away_during_a_run_costs_nothing_and_doubles_nothing(
             with engine.begin() as connection:
                 job_id, dispatch_id = waiting_job(connection, node_id, paced(gate, tasks=40))
             node.hand_over((job_id, dispatch_id))
-            wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=40)
+            wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
             proxy.cut()
             gate.touch()
             run = RunDir(node.data_dir / "runs" / str(dispatch_id))
-            result = wait_until(run.read_result, what="the playbook ends meanwhile", timeout=40)
+            result = wait_until(run.read_result, what="the playbook ends meanwhile", timeout=60)
             assert job_row(engine, job_id).status == "running"
             wait_until(lambda: "events cannot be stored" in node.log())
             with engine.begin() as connection:
@@ -66,7 +66,7 @@ def test_without_a_broker_the_node_finds_its_jobs_by_itself(
         node_id = node.wait_registered(engine)
         with engine.begin() as connection:
             job_id, _ = waiting_job(connection, node_id)
-        assert wait_final(engine, job_id, timeout=40).status == "successful"
+        assert wait_final(engine, job_id, timeout=60).status == "successful"
     finally:
         node.kill()
 
