@@ -66,6 +66,7 @@ def test_a_late_follower_gets_everything_and_the_end(api: Api, engine: Engine, j
         "status": "successful",
         "outcome": "successful",
         "exit_code": 0,
+        "job_explanation": "",
         "cancel_requested": False,
         "events_stored": 1234,
         "events_complete": True,
