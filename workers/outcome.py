@@ -16,8 +16,8 @@ _COUNTS = ("ok", "changed", "failures", "dark", "skipped", "rescued", "ignored")
 _HOST_CODES = 2 | 4 | 8
 #: Its codes for what it could not read; 250 is a crash, 255 unknown.
 _PARSE_CODES = frozenset({1, 2, 4})
-#: Hosts that an explanation names.
-_NAMED = 5
+#: Hosts that an explanation names, and characters of an error that it repeats.
+_NAMED, _LINE = 5, 500
 _FAULTS = {
     "project": Outcome.PROJECT,
     "inventory": Outcome.INVENTORY,
@@ -254,4 +254,4 @@ def _words(evidence: Evidence) -> str:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]
+    return text.strip().split("\n", 1)[0][:_LINE]
