@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import requests
 from sqlalchemy import Engine, select, text
 
+from dispatcher import health
 from dispatcher.broker.celery_app import make_app
 from dispatcher.broker.messages import START_JOBS, Dispatch, Owed, node_queue
 from dispatcher.broker.publish import Publisher
@@ -46,7 +48,13 @@ def test_messages_reach_the_node_and_a_duplicate_or_an_unknown_one_changes_nothi
         )
         assert job_row(engine, job_id) == first
         assert node.metric('dispatcher_claims_total{result="claimed"}') == 1
+        port = node.settings.worker_metrics_port
+        wait_until(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=5).ok)
+        said = health.read(node.data_dir, "worker")
+        assert said is not None
+        assert (said.ready, said.pid) == (True, node.agent_pid)
         assert node.stop() == 0
+        assert health.read(node.data_dir, "worker") is None
         with engine.connect() as connection:
             assert connection.scalar(select(t.node_lease.c.state)) == "left"
     finally:
