@@ -43,7 +43,7 @@ def test_a_database_that_is_away_during_a_run_costs_nothing_and_doubles_nothing(
             run = RunDir(node.data_dir / "runs" / str(dispatch_id))
             result = wait_until(run.read_result, what="the playbook ends meanwhile", timeout=60)
             assert job_row(engine, job_id).status == "running"
-            wait_until(lambda: "events cannot be stored" in node.log())
+            wait_until(lambda: "events cannot be stored now" in node.log())
             with engine.begin() as connection:
                 late = waiting_job(connection, node_id)
             proxy.restore()
