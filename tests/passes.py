@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from kombu import Connection as BrokerConnection
 from sqlalchemy import Connection, Engine, insert, text
 
 from dispatcher.broker.celery_app import make_app
@@ -45,13 +44,13 @@ def another(of: Runner) -> Runner:
 def submitted(settings: Settings, node: str) -> list[list[tuple[int, uuid.UUID]]]:
     """Take every message from a node's queue: the pairs of each."""
     taken = []
-    with make_app(settings, profile="publisher").connection_for_read() as connection:
-        assert isinstance(connection, BrokerConnection)
-        with connection.channel() as channel:
-            while (message := channel.basic_get(node_queue(node), no_ack=True)) is not None:
-                pairs = read_pairs(channel.message_to_python(message).decode()[0][0])
-                assert pairs is not None
-                taken.append(pairs)
+    app = make_app(settings, profile="publisher")
+    with app.connection_for_read() as connection, connection.channel() as channel:
+        app.amqp.queues[node_queue(node)](channel).declare()
+        while (message := channel.basic_get(node_queue(node), no_ack=True)) is not None:
+            pairs = read_pairs(channel.message_to_python(message).decode()[0][0])
+            assert pairs is not None
+            taken.append(pairs)
     return taken
 
 

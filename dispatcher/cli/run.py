@@ -140,7 +140,7 @@ def place(
 
 def _launch(client: Client, request: RunRequest, bundle: Bundle, key: str) -> Job:
     def tell(bundle: Bundle) -> None:
-        output.say(f"uploading {bundle.size:,} bytes ({len(bundle.names)} files)")
+        output.say(f"uploading {bundle.size:,} bytes")
 
     try:
         job, created = submit(client, request, bundle, idempotency_key=key, on_upload=tell)

@@ -43,6 +43,7 @@ def connect(settings: Settings, *, may_start: bool = False) -> Client:
         )
     if stack is None:
         _start_stack(settings)
+        say("the embedded stack goes on in the background; dispatcher down stops it")
     stack = _ready_stack(settings)
     return Client(Connection(stack.api_url, settings.token or stack.token(), patience=patience))
 
@@ -51,6 +52,8 @@ def connect(settings: Settings, *, may_start: bool = False) -> Client:
 def serving(settings: Settings) -> Iterator[Client]:
     """As :func:`connect`; a stack that this started is stopped when the block ends."""
     starts = settings.url is None and running_stack(settings.data_dir) is None
+    if starts:
+        _start_stack(settings)
     try:
         with connect(settings, may_start=True) as client:
             yield client
@@ -73,7 +76,6 @@ def _start_stack(settings: Settings) -> None:
         # of two that start it at once, the second fails and finds the first one's
         if running_stack(settings.data_dir) is None:
             raise
-    say("the embedded stack goes on in the background; dispatcher down stops it")
 
 
 def _ready_stack(settings: Settings) -> StackState:

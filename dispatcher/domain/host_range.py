@@ -17,6 +17,8 @@ from dispatcher.domain.text import shown
 
 #: Most hosts that one inventory may hold.
 MOST_HOSTS: Final = 100_000
+#: Most ranges in one name.
+_MOST_RANGES: Final = 20
 
 _RANGE = re.compile(r"\[(?:[a-z]:[a-z]|[0-9]+:[0-9]+)(?::[0-9]+)?\]", re.IGNORECASE)
 _HEX_RANGE = re.compile(r"\[[0-9a-f]+:[0-9a-f]+(?::[0-9]+)?\]", re.IGNORECASE)
@@ -60,6 +62,8 @@ def expand(pattern: str) -> Iterator[str]:
     if "[" not in pattern:
         yield pattern
         return
+    if pattern.count("[") > _MOST_RANGES:
+        raise InventoryError(f"{shown(pattern)}: more than {_MOST_RANGES} ranges")
     parts = pattern.replace("[", "|", 1).replace("]", "|", 1).split("|")
     if len(parts) != 3:
         raise InventoryError(f"{shown(pattern)}: not a range of hosts")

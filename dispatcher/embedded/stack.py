@@ -31,8 +31,8 @@ from dispatcher.settings import Settings
 _LOOK: Final = 0.1
 #: Seconds until every role must have been ready once.
 _READY: Final = 90.0
-#: Seconds that roles have between SIGTERM and SIGKILL; the servers need about one more.
-_ROLES_STOP: Final = 6.0
+#: Seconds that roles have between SIGTERM and SIGKILL; the servers need up to 3 more.
+_ROLES_STOP: Final = 5.5
 _LOGS_LOOKED_AT: Final = 60.0
 
 Roles = Callable[[Settings, str], Sequence[Role]]

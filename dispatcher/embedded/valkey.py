@@ -28,7 +28,7 @@ from dispatcher.embedded.server import ServerProcess
 from dispatcher.errors import ConfigurationError
 
 _SOCKET_NAME = "valkey.sock"
-_STOP = ((signal.SIGTERM, 4.0), (signal.SIGKILL, 2.0))
+_STOP = ((signal.SIGTERM, 3.0), (signal.SIGKILL, 2.0))
 _CONFIGURATION = """\
 # Written by `dispatcher up` at each start.
 bind 127.0.0.1
@@ -88,7 +88,6 @@ class EmbeddedValkey:
             ConfigurationError: the machine is not fit, or the server does not start; says why.
         """
         binary = _binary()
-        self._directory.parent.mkdir(parents=True, exist_ok=True)
         make_directory(self._directory, mode=0o700)
         self.process.stop_left_over()
         self._socket = socket_directory(self._directory, _SOCKET_NAME) / _SOCKET_NAME

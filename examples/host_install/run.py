@@ -36,7 +36,7 @@ def install(client: Client, hosts: list[SshHost]) -> tuple[list[Watch], dict[str
     Returns:
         What was watched, and the number of changed tasks by host.
     """
-    watches = []
+    watches: list[Watch] = []
     with pack(HERE) as bundle:
         for host in hosts:
             request = RunRequest(
@@ -50,7 +50,7 @@ def install(client: Client, hosts: list[SshHost]) -> tuple[list[Watch], dict[str
             job, _ = submit(client, request, bundle, idempotency_key=str(uuid.uuid4()))
             watches.append(Watch(host.name, job))
     watch(watches, client.connection)
-    changed = {}
+    changed: dict[str, int] = {}
     for each in watches:
         _, summaries = client.host_summaries(each.job.id, limit=1)
         changed |= {summary.host: summary.changed for summary in summaries}

@@ -163,8 +163,7 @@ class Ledger:
         for job in world.active:
             ledger._charge(job, job.node_id, job.instance_group_id)
         for account in ledger.groups.values():
-            startable = (ledger.nodes[node_id] for node_id in account.takers)
-            account.heap = sorted(node.entry() for node in startable if not node.is_full)
+            account.heap = sorted(ledger.nodes[node_id].entry() for node_id in account.takers)
         return ledger
 
     def copy(self) -> Ledger:
@@ -186,10 +185,9 @@ class Ledger:
         """Enters a start: the node's room, the group's limits, the job's locks."""
         self.starts += 1
         self._charge(job, node_id, group_id)
-        node = self.nodes[node_id]
-        if node_id not in self.kept and not node.is_full:
-            for member_of in self.groups_of[node_id]:
-                heappush(self.groups[member_of].heap, node.entry())
+        entry = self.nodes[node_id].entry()
+        for member_of in self.groups_of[node_id]:
+            heappush(self.groups[member_of].heap, entry)
 
     def free_by_group(self) -> dict[str, int]:
         """Free capacity of each group, by name, summed over its nodes that take jobs."""

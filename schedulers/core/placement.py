@@ -117,18 +117,31 @@ def _best_node(
     """
     if impact > group.largest:
         return _largest_idle(ledger, group)
-    best = _freest(ledger, group)
-    if best is not None and best.remaining < impact:
-        best = None
-    for node_id, kept_for in ledger.kept.items():
-        if kept_for < place or group.group.id not in ledger.groups_of[node_id]:
-            continue
-        node = ledger.nodes[node_id]
-        if node.is_full or node.remaining < impact:
-            continue
-        if best is None or node.entry() < best.entry():
-            best = node
-    return best
+    fits = [node for node in _open(ledger, group, place) if node.remaining >= impact]
+    return min(fits, key=NodeAccount.entry, default=None)
+
+
+def _open(ledger: Ledger, group: GroupAccount, place: Place) -> list[NodeAccount]:
+    """The nodes that may be best for the job at this place.
+
+    They are the freest of those that anybody may use, and those that are kept for this job or
+    for a later one.
+    """
+    freest = _freest(ledger, group)
+    nodes = [] if freest is None else [freest]
+    nodes += (
+        node for node, kept_for in _kept(ledger, group) if kept_for >= place and not node.is_full
+    )
+    return nodes
+
+
+def _kept(ledger: Ledger, group: GroupAccount) -> list[tuple[NodeAccount, Place]]:
+    """The group's nodes that are kept for somebody, and for whom."""
+    return [
+        (ledger.nodes[node_id], kept_for)
+        for node_id, kept_for in ledger.kept.items()
+        if group.group.id in ledger.groups_of[node_id]
+    ]
 
 
 def _freest(ledger: Ledger, group: GroupAccount) -> NodeAccount | None:
@@ -165,18 +178,17 @@ def _node_to_keep(ledger: Ledger, group: GroupAccount, impact: int) -> NodeAccou
 
 
 def _no_room(ledger: Ledger, group: GroupAccount, impact: int, place: Place) -> Reason:
-    freest = _freest(ledger, group)
-    kept = {n: p for n, p in ledger.kept.items() if group.group.id in ledger.groups_of[n]}
-    ahead = min((p for p in kept.values() if p < place), default=None)
-    who = _holders(group.on_nodes, ahead)
-    if freest is None and all(ledger.nodes[node_id].is_full for node_id in kept):
+    nodes = _open(ledger, group, place)
+    ahead = [(node, kept_for) for node, kept_for in _kept(ledger, group) if kept_for < place]
+    who = _holders(group.on_nodes, min((kept_for for _, kept_for in ahead), default=None))
+    if not nodes and all(node.is_full for node, _ in ahead):
         return Reason("node_limit", {"group": group.group.name, "nodes": len(group.takers), **who})
     return Reason(
         "no_capacity",
         {
             "group": group.group.name,
             "needed": impact,
-            "free": 0 if freest is None else max(0, freest.remaining),
+            "free": max([0, *(node.remaining for node in nodes)]),
             "largest": group.largest,
             **who,
         },

@@ -103,6 +103,19 @@ def test_nobody_but_the_caller_can_log_in(server: EmbeddedPostgres, directory: P
     assert "Peer authentication failed" in refused.stderr
 
 
+def test_variables_that_libpq_reads_do_not_lead_elsewhere(
+    server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {
+        "PGPORT": "1",
+        "PGHOST": "/nowhere",
+        "PGDATABASE": "x",
+        "PGUSER": "y",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert query(server.start(), "SELECT current_database()") == ("dispatcher",)
+
+
 def test_postgresql_settings_are_those_of_a_small_durable_server(directory: Path) -> None:
     server = EmbeddedPostgres(directory)
     url = server.start()

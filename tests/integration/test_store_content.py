@@ -8,6 +8,7 @@ import os
 import tarfile
 import tracemalloc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from dispatcher.actions.store_content import (
     read_bundle,
     store_bundle,
 )
+from dispatcher.client import pack as client_pack
 from dispatcher.db import tables as t
 from dispatcher.db.engine import transaction
 from dispatcher.domain.bundle import candidates
@@ -224,6 +226,17 @@ def test_several_frames_are_one_bundle(engine: Engine) -> None:
     plain = zstandard.decompress(pack(FILES)[1])
     raw = zstandard.compress(plain[:700]) + zstandard.compress(plain[700:])
     assert store(engine, raw).created
+
+
+def test_what_the_client_packs_is_accepted(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "roles" / ("long" * 40)).mkdir(parents=True)
+    (tmp_path / "roles" / ("long" * 40) / "ünï.yml").write_text("[]\n")
+    (tmp_path / "run me.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "run me.sh").chmod(0o755)
+    (tmp_path / "current").symlink_to("roles")
+    with client_pack.pack(tmp_path) as bundle:
+        stored = store_bundle(engine, bundle.digest, bundle.chunks(), limits=LIMITS)
+        assert (stored.size, stored.unpacked_size) == (bundle.size, bundle.unpacked_size)
 
 
 def test_asking_what_is_missing_renews_what_is_there(engine: Engine) -> None:

@@ -74,6 +74,7 @@ def test_two_names_of_one_machine_have_one_address() -> None:
     [
         ("a\nb\nweb[1:1000000]\n", 3),
         ("x[1:1000][1:1000]\n", 1),
+        ("x" + "[1:1]" * 5000, 1),
         ("[web]\nh\n\n[web:children]\nnone\n", 5),
         ("[web]\nh x\n", 2),
         ("h a='open\n", 1),

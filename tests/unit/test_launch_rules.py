@@ -58,7 +58,7 @@ BAD: list[tuple[str, Any]] = [
         for value in (
             "-web", "--version", "@/etc/hostname", "web,@/etc/hostname", "web:@f", "web, -x",
             "web:-x", "!@f", "&@f", "web,!-x", " @f", "web\n", "web\x00", "x" * 70_000, "web[99]",
-            "~(", "!", "web,~(a|", None,
+            "~(", "!", "web,~(a|", "[" * 65_000, None,
         )
     ),
     *(

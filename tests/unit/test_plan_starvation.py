@@ -143,7 +143,7 @@ def test_a_stream_of_easier_jobs_starves_no_job_that_waited_long(name):
     assert _stream(name, RESERVE_AFTER) is not None
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 25))
 def test_every_job_starts_within_the_bound(seed, size):
     chance = random.Random(seed)

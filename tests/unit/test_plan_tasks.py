@@ -163,6 +163,12 @@ def test_a_node_runs_no_more_jobs_than_its_worker_can_hold():
     assert places(plan(here, *(pending(i) for i in (1, 2, 3)))) == {1: 1, 2: 2}
 
 
+def test_a_job_of_no_impact_counts_as_a_job_of_its_node():
+    decided = plan(world([node(1, 10, max_jobs=1)]), pending(1, 0, age=9), pending(2, 1))
+    assert places(decided) == {1: 1}
+    assert reason_of(decided[2]).code == "node_limit"
+
+
 def test_when_every_node_holds_its_most_jobs_the_reason_says_so():
     here = world([node(1, 100, max_jobs=1)], active=[active(90, 1)])
     reason = reason_of(plan(here, pending(1))[1])
@@ -211,6 +217,7 @@ def test_nothing_joins_an_oversized_job():
     here = world([node(1, 10)], active=[active(90, 1, 50)])
     decided = plan(here, pending(1, 0), pending(2, 1), pending(3, 11))
     assert places(decided) == {}
+    assert reason_of(decided[2]).data["free"] == 0
 
 
 # -- groups
@@ -283,6 +290,19 @@ def test_the_first_of_two_full_groups_is_reported():
     held = active(90, 1, 1), active(91, 2, 1, group=2)
     reason = reason_of(plan(world(here.nodes, here.groups, held), pending(1, 1, [2, 1]))[1])
     assert reason.data["group"] == "g2"
+
+
+def test_the_first_of_two_groups_at_their_limits_is_reported():
+    groups = [group(1, [1], max_jobs=1), group(2, [1], max_forks=4)]
+    here = world([node(1, 30)], groups, [active(90, 1)])
+    reason = reason_of(plan(here, pending(1, 2, [1, 2]))[1])
+    assert (reason.data["group"], reason.data["limit"]) == ("g1", "max_concurrent_jobs")
+
+
+def test_the_holders_of_a_limit_are_named_by_their_forks():
+    jobs = [active(90, 1, 9, forks=1), active(91, 1, 1, forks=9), active(92, 1, forks=5)]
+    here = world([node(1, 99), node(2, 99)], [group(1, [1, 2], max_forks=15)], jobs)
+    assert reason_of(plan(here, pending(1))[1]).data["jobs"] == [91, 92, 90]
 
 
 def test_the_holders_of_a_group_are_named_by_size_and_bounded():

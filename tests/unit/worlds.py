@@ -68,6 +68,11 @@ def active(
     )
 
 
+def locked(id: int, mode: str, *keys: str, build: Any = pending, **fields: Any) -> Any:
+    """A job with a host lock, pending unless built otherwise."""
+    return build(id, host_lock=mode, lock_keys=keys, **fields)
+
+
 def dependency(job_id: int, status: Status, kind: Kind = Kind.PROJECT_UPDATE) -> Dependency:
     """A project update that a job waits for."""
     return Dependency(job_id, kind, f"job {job_id}", status)

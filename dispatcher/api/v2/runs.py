@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from dispatcher import clock, logs
-from dispatcher.actions.launch import Launched, launch_run
+from dispatcher.actions.launch import Launched, PreparedRun, launch_run, prepare_run
 from dispatcher.api.auth import Caller, CallerParameter
 from dispatcher.api.body import JsonRoute
 from dispatcher.api.v2.job_models import Job
@@ -27,6 +27,10 @@ router = APIRouter(prefix="/api/v2/runs", tags=["runs"], route_class=JsonRoute)
 #: Pauses (seconds) before each look for a job whose commit was not answered: a backend that lost
 #: its client may still be committing.
 _LOOKS: Final = (0.0, 0.2, 0.8)
+
+
+#: Characters from which an inventory takes more than a moment to read.
+_LARGE_INVENTORY: Final = 100_000
 
 
 class RunBody(BaseModel):
@@ -145,11 +149,12 @@ def _launch(caller: Caller, request: RunRequest, key: str | None) -> tuple[Row, 
     """
     uuid, sent = uuid4(), False
     try:
+        run = _prepared(caller, request)
         with caller.named_transaction() as (connection, principal):
             sent = True
             launched: Launched = launch_run(
                 connection,
-                request,
+                run,
                 principal=principal,
                 uuid=uuid,
                 idempotency_key=key,
@@ -162,6 +167,17 @@ def _launch(caller: Caller, request: RunRequest, key: str | None) -> tuple[Row, 
             raise
         return _find(caller, uuid)
     return row, launched.created, launched.owed
+
+
+def _prepared(caller: Caller, request: RunRequest) -> RunRequest | PreparedRun:
+    """A request with a large inventory is checked before its transaction, which must not stand
+    still for seconds; the token is looked at first, because that work is not for everybody.
+    """
+    if len(request.inventory or "") < _LARGE_INVENTORY:
+        return request
+    with caller.transaction():
+        pass
+    return prepare_run(request)
 
 
 def _find(caller: Caller, uuid: UUID) -> tuple[Row, bool, Owed]:
