@@ -82,13 +82,14 @@ class Agent:
         """Until told to stop, or fenced. Returns the exit code."""
         stop = self._signals
         stop.on_signal = self._supervisors.wake
+        # its imports take longer than the rest of the start; whoever needs it first waits for it
+        self._pool.submit(self._supervisors.open)
         entered = enter_cluster(
             self._settings, self._name, self._engines["claims"], self._health, stop.asked
         )
         if entered is None:
             return STOPPED
         self._assemble(entered)
-        self._supervisors.open()
         self._lease.start(entered.sent)
         self._courier.start()
         self._courier.owe(entered.owed)
@@ -141,6 +142,7 @@ class Agent:
     def _watch(self) -> int:
         """The main loop."""
         seen = 0
+        self._say()
         while True:
             self._supervisors.watch(0.1 if self._stopping.under_way else _LOOP_SECONDS)
             if self._fenced.is_set():

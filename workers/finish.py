@@ -41,6 +41,7 @@ class Ending:
         outcome, explanation: what was reached; a requested cancel wins over it in the database.
         playbook_outcome: what the playbook itself reached, for a job that ends canceled.
         total: events that the supervisor spooled; None: nobody counted them.
+        complete: none of them is missing.
     """
 
     outcome: Outcome
@@ -50,6 +51,7 @@ class Ending:
     artifacts: Mapping[str, Any] | None = None
     evidence: Mapping[str, Any] | None = None
     total: int | None = None
+    complete: bool = True
 
 
 def clear_away(run: Run) -> None:
@@ -161,6 +163,7 @@ def checked(ending: Ending, stored: int) -> Ending:
         return ending
     return replace(
         ending,
+        complete=False,
         outcome=Outcome.INTERNAL,
         explanation=f"the run's spool is damaged: {stored} of {ending.total} events are stored",
     )
@@ -191,7 +194,7 @@ def write_final(
             dispatch_id=run.dispatch_id,
             outcome=ending.outcome,
             explanation=ending.explanation,
-            events_complete=not bare,
+            events_complete=ending.complete and not bare,
         )
         if written is None:
             continue  # its row was locked as running: cannot be

@@ -131,6 +131,9 @@ class Recovery:
                 self._supervisors.adopt(run)
             self._supervisors.request_stop(run, "fenced")
             self._supervisors.kill(run, _TAKEN_AWAY)
+        elif run.phase is Phase.ENDED:
+            run.final_at = clock.boottime()
+            run.enter(Phase.FINAL)  # it is cleared away already
         elif run.enter(Phase.ENDING):
             self._clearing.submit(run)
 

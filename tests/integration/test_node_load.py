@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+import requests
 from sqlalchemy import Engine, select, text
 
+from dispatcher import health
 from dispatcher.broker.celery_app import make_app
 from dispatcher.broker.messages import START_JOBS, Dispatch, Owed, node_queue
 from dispatcher.broker.publish import Publisher
@@ -18,6 +22,7 @@ from tests.nodes import (
     waiting_job,
 )
 from tests.waiting import wait_until
+from workers.run_dir import RunDir
 
 
 def test_messages_reach_the_node_and_a_duplicate_or_an_unknown_one_changes_nothing(
@@ -46,7 +51,13 @@ def test_messages_reach_the_node_and_a_duplicate_or_an_unknown_one_changes_nothi
         )
         assert job_row(engine, job_id) == first
         assert node.metric('dispatcher_claims_total{result="claimed"}') == 1
+        port = node.settings.worker_metrics_port
+        wait_until(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=5).ok)
+        said = health.read(node.data_dir, "worker")
+        assert said is not None
+        assert (said.ready, said.pid) == (True, node.agent_pid)
         assert node.stop() == 0
+        assert health.read(node.data_dir, "worker") is None
         with engine.connect() as connection:
             assert connection.scalar(select(t.node_lease.c.state)) == "left"
     finally:
@@ -73,8 +84,10 @@ def test_jobs_beyond_the_nodes_room_wait_there_and_are_taken_in_order(
         gate.touch()
         rows = [wait_final(engine, job_id) for job_id, _ in (first, second, third)]
         assert [row.status for row in rows] == ["successful"] * 3
-        assert rows[0].finished <= rows[1].started
-        assert rows[1].finished <= rows[2].started
+        for (_, dispatch_id), after in zip((first, second), rows[1:], strict=True):
+            result = RunDir(node.data_dir / "runs" / str(dispatch_id)).read_result()
+            assert result is not None
+            assert datetime.fromisoformat(result.finished) <= after.started
     finally:
         node.kill()
 
