@@ -87,7 +87,7 @@ def test_anything_but_loopback_is_refused_without_a_token(
 ) -> None:
     said = _refused(settings, DISPATCHER_API_HOST="0.0.0.0")
     assert "DISPATCHER_API_HOST" in said
-    assert "dispatcher tokens create" in said
+    assert "dispatcher token create" in said
     make_key_file(settings.data_dir / "cluster.key")
     services = make_services(settings)
     for host in ("0.0.0.0", "::", "192.0.2.1"):
