@@ -186,10 +186,10 @@ class Stack:
         for role in self._roles:
             role.send(signal.SIGTERM)
         deadline = clock.monotonic() + _ROLES_STOP
-        signals = self._signals
+        # another Ctrl-C than the one that stopped it: no more patience
+        enough = 2 if self._stop.is_set() else 1
         while any(role.running() for role in self._roles):
-            # another Ctrl-C: no more patience
-            if clock.monotonic() > deadline or self._signals > signals:
+            if clock.monotonic() > deadline or self._signals >= enough:
                 break
             clock.sleep(0.02)
         try:
