@@ -16,8 +16,9 @@ from schedulers.core.plan_tasks import Ledger, plan_window
 from schedulers.core.reasons import cause
 from schedulers.core.snapshot import PendingJob
 from schedulers.passes import apply, snapshots
+from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.manager_pass import Applied, Ended, Pass
-from schedulers.passes.windows import Backlog, Cursors, Window, walk
+from schedulers.passes.windows import walk
 
 Decision = Start | Begin | Block | Hold | Fail
 

@@ -20,8 +20,9 @@ from schedulers.core.decision import CancelChild, FinishWorkflow, SkipNode, Stri
 from schedulers.core.plan_workflows import plan_workflows
 from schedulers.core.snapshot import ChildJob, WorkflowJob, WorkflowNode
 from schedulers.passes import apply_workflows
+from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.manager_pass import Applied, Ended, Pass
-from schedulers.passes.windows import Backlog, Cursors, Window, walk
+from schedulers.passes.windows import walk
 
 log = logs.get(__name__)
 
