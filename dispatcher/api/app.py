@@ -76,7 +76,10 @@ def make_services(settings: Settings) -> Services:
         ConfigurationError: a URL or the key file is missing.
     """
     engine = make_engine(
-        settings, application_name="dispatcher api", pool_size=settings.api_pool_size
+        settings,
+        application_name="dispatcher api",
+        pool_size=settings.api_pool_size,
+        unacknowledged=5.0,  # somebody waits for each answer
     )
     return Services(
         settings=settings,

@@ -22,6 +22,7 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.settings import Settings
 from tests.api_server import Api, in_thread
 from tests.factories import add_events, finish_job, make_job, make_node, store_bundle
+from tests.racing import at_once
 from tests.sse import Message, following
 from tests.tcp_proxy import TcpProxy, in_front_of
 from tests.waiting import wait_until
@@ -233,6 +234,49 @@ def test_when_every_connection_is_in_use_the_answer_is_503_not_an_endless_wait(
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
         assert 4 < seconds < 8
         assert api.http.get("/api/v2/jobs/").status_code == 200
+
+
+def test_a_database_that_hangs_holds_up_only_as_many_requests_as_there_are_connections(
+    behind: Behind,
+) -> None:
+    path, services = f"/api/v2/jobs/{behind.job}/", behind.api.services
+    assert services is not None
+    size = services.settings.api_pool_size
+
+    def get() -> tuple[float, int]:
+        seconds, answer = _seconds(lambda: behind.api.http.get(path))
+        return seconds, answer.status_code
+
+    behind.proxy.stall()
+    timer = threading.Timer(8, behind.proxy.restore)
+    timer.start()
+    answers = at_once([get] * (size + 8))
+    timer.join()
+    refused = [seconds for seconds, code in answers if code == 503]
+    assert len(refused) >= 8
+    assert max(refused) < 7
+    assert behind.api.http.get(path).status_code == 200
+
+
+def test_however_many_ask_at_once_the_pool_is_never_exceeded(api: Api, engine: Engine) -> None:
+    _, job = _prepare(engine)
+    most: list[int] = []
+
+    def get() -> int:
+        code = api.http.get(f"/api/v2/jobs/{job}/").status_code
+        with engine.begin() as connection:
+            count = connection.scalar(
+                text(
+                    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND application_name = 'dispatcher api'"
+                )
+            )
+        most.append(count or 0)
+        return code
+
+    assert at_once([get] * 60) == [200] * 60
+    assert api.services is not None
+    assert max(most) <= api.services.settings.api_pool_size
 
 
 def test_a_statement_that_waits_too_long_for_a_lock_is_503(api: Api, engine: Engine) -> None:
