@@ -104,7 +104,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # the first request, and the first after-commit publish, open nothing
+        app.openapi()  # here, so that no request waits until it is made
+        # no after-commit publish has to open a connection
         await to_thread.run_sync(services.publisher.warm)
         async with services.followers.running():
             yield
