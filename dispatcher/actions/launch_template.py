@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -17,6 +17,7 @@ from sqlalchemy import Connection, insert
 
 from dispatcher import clock
 from dispatcher.actions.idempotency import take_key
+from dispatcher.actions.launch_slices import SlicedLaunch, launch_sliced
 from dispatcher.actions.launched import Launched
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import tables as t
@@ -27,6 +28,7 @@ from dispatcher.domain import prompts as prompting
 from dispatcher.domain.host_pattern import PatternError
 from dispatcher.domain.inventory import InventoryError
 from dispatcher.domain.launch import DEFAULT_FORKS, Targets, impact_of
+from dispatcher.domain.slices import slice_count
 from dispatcher.domain.status import Kind
 from dispatcher.domain.targets import effective_lock, find_targets, needs_hosts
 from dispatcher.errors import DispatcherError, InvalidRequest, NotFound
@@ -68,6 +70,7 @@ class _Draft:
     launch: TemplateLaunch
     template: Mapping[str, Any]
     effective: dict[str, Any]
+    taken: dict[str, Any]
     ignored: dict[str, Any]
     project: template_rows.Project
     inventory: template_rows.StoredInventoryHead
@@ -145,6 +148,7 @@ def _launch(
 ) -> list[Launched | DispatcherError]:
     answers: list[Launched | DispatcherError | _Draft] = list(_drafts(connection, wanted))
     _find_targets(connection, answers)
+    _slice(connection, answers, ids)
     drafts = [each for each in answers if isinstance(each, _Draft)]
     job_ids = list(ids) if ids is not None else template_rows.next_job_ids(connection, len(drafts))
     made = iter(_insert(connection, drafts, job_ids[: len(drafts)]) if drafts else ())
@@ -186,22 +190,22 @@ def _drafts(
     ]
     good = [parts for _, parts in laid if not isinstance(parts, DispatcherError)]
     projects = template_rows.read_projects(
-        connection, {tp["project_id"] for tp, _, _ in good if tp["project_id"] is not None}
+        connection, {tp["project_id"] for tp, *_ in good if tp["project_id"] is not None}
     )
     inventories = template_rows.read_inventory_heads(
-        connection, {e["inventory"] for _, e, _ in good if e["inventory"] is not None}
+        connection, {e["inventory"] for _, e, *_ in good if e["inventory"] is not None}
     )
     groups = template_rows.read_group_names(connection)
     for launch, parts in laid:
         if isinstance(parts, DispatcherError):
             yield parts
         else:
-            template, effective, ignored = parts
-            yield _draft(launch, template, effective, ignored, projects, inventories, groups)
+            template, effective, taken, ignored = parts
+            yield _draft(launch, template, effective, taken, ignored, projects, inventories, groups)
 
 
 def _lay_over(launch: TemplateLaunch, template: Mapping[str, Any] | None) -> Any:
-    """(template, effective values, ignored prompts), or what is wrong."""
+    """(template, effective values, prompts that count, ignored ones), or what is wrong."""
     if template is None:
         return NotFound(f"there is no job template {launch.template_id}")
     taken, ignored = prompting.asked_for(launch.prompts, template)
@@ -211,7 +215,7 @@ def _lay_over(launch: TemplateLaunch, template: Mapping[str, Any] | None) -> Any
     of_template = {name: template[_COLUMNS.get(name, name)] for name in prompting.SWITCHES}
     effective = prompting.merge(of_template, taken, {"extra_vars": dict(launch.variables)})
     wrong = prompting.problems({"extra_vars": effective["extra_vars"]})
-    return InvalidRequest(wrong) if wrong else (template, effective, ignored)
+    return InvalidRequest(wrong) if wrong else (template, effective, taken, ignored)
 
 
 _COLUMNS = {"limit": "limit_pattern", "inventory": "inventory_id"}
@@ -221,6 +225,7 @@ def _draft(
     launch: TemplateLaunch,
     template: Mapping[str, Any],
     effective: dict[str, Any],
+    taken: dict[str, Any],
     ignored: dict[str, Any],
     projects: Mapping[int, template_rows.Project],
     inventories: Mapping[int, template_rows.StoredInventoryHead],
@@ -244,6 +249,7 @@ def _draft(
         launch,
         template,
         effective,
+        taken,
         ignored,
         project,
         inventory,
@@ -262,6 +268,39 @@ def _preferred(
         wanted += template["organization_groups"]
     known = [each for each in dict.fromkeys(wanted) if each in groups]
     return known or [each for each, name in groups.items() if name == "default"]
+
+
+def _slice(
+    connection: Connection,
+    answers: list[Launched | DispatcherError | _Draft],
+    ids: Sequence[int] | None,
+) -> None:
+    """A launch of several slices becomes a workflow job instead of a job."""
+    for place, draft in enumerate(answers):
+        if not isinstance(draft, _Draft) or draft.launch.slice_number:
+            continue
+        slices = slice_count(draft.effective["job_slice_count"], draft.targets.count)
+        if slices < 2:
+            continue
+        template, launch = draft.template, draft.launch
+        made = launch_sliced(
+            connection,
+            SlicedLaunch(
+                template_id=template["id"],
+                name=template["name"],
+                organization_id=template["organization_id"],
+                slices=slices,
+                principal=launch.principal,
+                launch_type=launch.launch_type,
+                prompts=draft.taken,
+                variables=launch.variables,
+                allow_simultaneous=template["allow_simultaneous"],
+                priority=draft.effective["priority"],
+                uuid=launch.uuid or uuid4(),
+                job_id=ids[0] if ids else None,
+            ),
+        )
+        answers[place] = replace(made, ignored_fields=draft.ignored)
 
 
 # -- hosts

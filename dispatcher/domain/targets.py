@@ -8,6 +8,7 @@ from typing import Any, Final
 from dispatcher.domain.host_pattern import resolve
 from dispatcher.domain.inventory_data import ADDRESS_VARIABLES, PORT_VARIABLES, Inventory
 from dispatcher.domain.launch import Targets
+from dispatcher.domain.slices import hosts_of_slice
 
 _PLACE: Final = frozenset((*ADDRESS_VARIABLES, *PORT_VARIABLES))
 
@@ -25,7 +26,7 @@ def sliced(hosts: Sequence[str], number: int, count: int) -> tuple[str, ...]:
     """
     if number == 0 or count <= 1:
         return tuple(hosts)
-    return tuple(sorted(hosts)[number - 1 :: count])
+    return hosts_of_slice(sorted(hosts), number, count)
 
 
 def needs_hosts(limit: str, host_lock: str, slice_number: int) -> bool:

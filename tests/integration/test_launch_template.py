@@ -210,3 +210,22 @@ def test_updates_say_what_they_fetch(engine: Engine) -> None:
         assert _input(connection, of_source.job_id).inventory_path == "hosts.yml"
         with pytest.raises(NotFound):
             launch_project_update(connection, 10**9, launch_type="manual", principal="m")
+
+
+def test_a_launch_of_several_slices_is_a_workflow_whose_slices_share_the_hosts(
+    engine: Engine, cipher: Cipher
+) -> None:
+    with engine.begin() as connection:
+        inventory = make_inventory(connection, ["c", "a", "b"])
+        template = make_template(
+            connection, make_project(connection), inventory,
+            job_slice_count=2, host_lock="exclusive",
+        )  # fmt: skip
+        launched = launch_job_template(connection, template, {}, principal="", cipher=cipher)
+        assert _job(connection, launched.job_id).kind == "workflow"
+        first = TemplateLaunch(template, {}, "", slice_number=1, slice_count=2)
+        answer = launch_job_templates(connection, [first], cipher=cipher)[0]
+        assert isinstance(answer, Launched)
+        job = _job(connection, answer.job_id)
+    assert (job.slice_number, job.slice_count, job.task_impact) == (1, 2, 3)
+    assert job.lock_keys == ["host:a:22", "host:c:22"]
