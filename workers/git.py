@@ -75,13 +75,15 @@ class Shell:
 
 
 def environment(
-    base: Mapping[str, str], private: Path, *, key_file: str = "", known_hosts: Path
+    base: Mapping[str, str], private: Path, *, key_file: str = "", known_hosts: Path, local: bool
 ) -> dict[str, str]:
     """The environment of git, and of what calls git.
 
     Args:
         private: holds the configuration that takes the place of the account's and the machine's.
         key_file: private SSH key; empty: none.
+        local: the project itself is on this node. Else nothing that it names may be: neither a
+            submodule nor a role, which could be another tenant's clone.
     """
     config = private / "gitconfig"
     # a repository of another account is as good as its bundle: nothing of it is executed
@@ -99,7 +101,8 @@ def environment(
         "SSH_ASKPASS": "/bin/false",
         "SSH_ASKPASS_REQUIRE": "force",
         "GIT_SSH_COMMAND": " ".join(_quoted(word) for word in ssh),
-        "GIT_ALLOW_PROTOCOL": ":".join(PROTOCOLS),
+        # wins over protocol.*.allow of every configuration
+        "GIT_ALLOW_PROTOCOL": ":".join(p for p in PROTOCOLS if local or p != "file"),
         "GIT_LFS_SKIP_SMUDGE": "1",
     }
 
@@ -111,7 +114,6 @@ def _quoted(word: str) -> str:
 _SAFE: Final = (
     "-c", "core.hooksPath=/dev/null",
     "-c", "core.fsmonitor=false",
-    "-c", "protocol.ext.allow=never",
     "-c", "http.lowSpeedLimit=1000",
     "-c", "http.lowSpeedTime=60",
     "-c", "gc.auto=0",
@@ -233,9 +235,7 @@ class Repository:
         self._git("worktree", "add", "--quiet", "--force", "--detach", str(tree), commit)
         if (tree / ".gitmodules").exists():
             self._shell.say("fetching submodules")
-            # what a remote repository names must not be a place on this node
-            local = "always" if is_local(self._url) else "never"
-            command = ["git", *_SAFE, "-c", f"protocol.file.allow={local}", "submodule", "--quiet"]
+            command = ["git", *_SAFE, "submodule", "--quiet"]
             try:
                 self._shell.run([*command, "update", "--init", "--recursive"], cwd=tree)
             except GitError as error:

@@ -121,6 +121,8 @@ class Preparer:
                 self._cache.copy(job_input.bundle_digest, run.directory.project)
             if job_input.hosts is not None:
                 columns |= self._render(job_input.hosts)
+            elif columns["kind"] == Kind.PLAYBOOK and _lost_inventory(columns):
+                return Verdict(Outcome.INVENTORY, "the job's inventory was deleted")
             run.directory.write_job(self._spec(run, columns))
         except SQLAlchemyError:
             raise
@@ -170,6 +172,10 @@ def _project(columns: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     names = ("scm_type", "scm_url", "local_path", "scm_branch")
     return {"id": columns["project_id"] or 0, **{name: columns[name] for name in names}}
+
+
+def _lost_inventory(columns: Mapping[str, Any]) -> bool:
+    return columns["inventory"] is None and columns["inventory_path"] is None
 
 
 def _no_content(columns: Mapping[str, Any]) -> str:

@@ -39,6 +39,7 @@ def update(run_dir: RunDir) -> dict[str, Any]:
             run_dir.private,
             key_file=spec.scm_key_file,
             known_hosts=data_dir / "known_hosts",
+            local=project["scm_type"] == "local" or git.is_local(project["scm_url"]),
         ),
         lambda line: print(line, flush=True),
     )

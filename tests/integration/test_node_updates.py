@@ -22,6 +22,7 @@ from dispatcher.db import tables as t
 from dispatcher.db.engine import make_engine
 from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.secrets import Cipher
+from examples.host_install.ssh_hosts import SshHost, running_hosts
 from tests.databases import Databases
 from tests.factories import default_group
 from tests.git_repositories import GitRepository
@@ -34,12 +35,28 @@ from workers.project_copy import unpack
 
 
 @pytest.fixture(scope="module")
+def ssh_host(session_dir: Path) -> Iterator[SshHost]:
+    """A real SSH server; what it executes is executed on this machine."""
+    directory = session_dir / "ssh"
+    directory.mkdir()
+    with running_hosts(directory, 1) as hosts:
+        yield hosts[0]
+
+
+@pytest.fixture(scope="module")
 def node(
-    databases: Databases, migrated_template: str, valkey: EmbeddedValkey, session_dir: Path
+    databases: Databases,
+    migrated_template: str,
+    valkey: EmbeddedValkey,
+    session_dir: Path,
+    ssh_host: SshHost,
 ) -> Iterator[NodeUnderTest]:
     url = databases.make("node_updates", template=migrated_template)
     settings = settings_module.load(
-        database_url=url, broker_url=valkey.url(0), data_dir=session_dir / "node_updates"
+        database_url=url,
+        broker_url=valkey.url(0),
+        data_dir=session_dir / "node_updates",
+        scm_key_file=ssh_host.key_file,
     )
     made = NodeUnderTest(settings)
     made.start("agent")
@@ -153,6 +170,29 @@ def test_an_update_that_cannot_fetch_fails_and_names_what_it_was_after(
     assert (row.status, row.outcome) == ("error", "project")
     assert named in row.explanation or "user@host:path" in row.explanation
     assert named in _output(engine, row.id) or "user@host:path" in _output(engine, row.id)
+
+
+def test_a_project_is_fetched_over_ssh_with_the_nodes_key(
+    node: NodeUnderTest, engine: Engine, tmp_path: Path, ssh_host: SshHost
+) -> None:
+    repository = GitRepository(tmp_path / "r", {"site.yml": HELLO})
+    place = f"{ssh_host.user}@{ssh_host.address}:{ssh_host.port}"
+    row = _update(node, engine, _project(engine, f"ssh://{place}{repository.path}"))
+    assert row.status == "successful", row.explanation
+    assert _found(engine, row.id).revision == repository.git("rev-parse", "HEAD")
+
+
+def test_a_submodule_of_a_remote_project_cannot_be_a_place_on_the_node(
+    node: NodeUnderTest, engine: Engine, tmp_path: Path, ssh_host: SshHost
+) -> None:
+    secret = GitRepository(tmp_path / "secret", {"secret.yml": "[]"})
+    outer = GitRepository(tmp_path / "outer", {"site.yml": HELLO})
+    outer.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", secret.url, "sub")
+    outer.commit({})
+    place = f"{ssh_host.user}@{ssh_host.address}:{ssh_host.port}"
+    row = _update(node, engine, _project(engine, f"ssh://{place}{outer.path}"))
+    assert (row.status, row.outcome) == ("error", "project")
+    assert "submodule" in row.explanation
 
 
 def test_hooks_of_the_node_are_not_run_and_submodules_are_fetched(

@@ -200,6 +200,21 @@ def test_content_that_was_never_fetched_ends_the_job_by_name(
     assert "https://git.example/never.git" in row.explanation
 
 
+def test_a_job_whose_inventory_was_deleted_ends_with_that_reason(
+    node: NodeUnderTest, engine: Engine, cipher: Cipher
+) -> None:
+    inventory, template = _scene(engine)
+    with engine.begin() as connection:
+        job = launch_job_template(connection, template, {}, principal="", cipher=cipher).job_id
+        connection.execute(
+            t.job_template.update().where(t.job_template.c.id == template).values(inventory_id=None)
+        )
+        connection.execute(t.inventory.delete().where(t.inventory.c.id == inventory))
+    _start(node, engine, job)
+    row = wait_final(engine, job)
+    assert (row.outcome, row.explanation) == ("inventory", "the job's inventory was deleted")
+
+
 def test_ten_thousand_hosts_are_rendered_fast(engine: Engine) -> None:
     hosts = {f"h{n}": {"ansible_host": f"10.{n >> 8}.{n & 255}.1", "n": n} for n in range(10_000)}
     with engine.begin() as connection:
