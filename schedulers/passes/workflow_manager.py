@@ -37,6 +37,9 @@ log = logs.get(__name__)
 
 #: How often every running workflow is looked at, touched or not. What that finds was missed.
 SWEEP_EVERY: Final = timedelta(minutes=10)
+#: Workflows of a window at least. Spawning and ending many costs as many statements as one, and
+#: jobs are started by another manager, so that small first windows would make nothing sooner.
+SMALLEST_WINDOW: Final = 500
 
 DecisionT = TypeVar("DecisionT")
 
@@ -85,6 +88,7 @@ class Workflows:
 
     def read(self, connection: Connection, cursors: Cursors, size: int) -> Window[Touched]:
         """The next workflows behind the last one that was read."""
+        size = max(size, SMALLEST_WINDOW)
         read_ids = (
             workflow_snapshots.running_ids if self._sweeps else workflow_snapshots.touched_ids
         )
