@@ -116,9 +116,9 @@ class NodeUnderTest:
     @property
     def agent_pid(self) -> int:
         """The agent's pid, once there is one."""
-        return wait_until(lambda: self.pids("agent"), what="an agent")[0]
+        return wait_until(lambda: self.pids("agent"), timeout=60, what="an agent")[0]
 
-    def stop(self, *, timeout: float = 20.0) -> int:
+    def stop(self, *, timeout: float = 40.0) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None
         self.process.terminate()
@@ -163,7 +163,7 @@ class NodeUnderTest:
                 )
             return node_id if node_id and hand_over(self.data_dir, line()) else None
 
-        return wait_until(listening, what=f"node {self.name} listens")  # type: ignore[return-value]
+        return wait_until(listening, timeout=60, what=f"node {self.name} listens")  # type: ignore[return-value]
 
     def hand_over(self, *pairs: tuple[int, UUID]) -> None:
         """Hand jobs to the agent, as its Celery worker does."""
@@ -218,7 +218,7 @@ def job_row(engine: Engine, job_id: int) -> Any:
         return connection.execute(select(t.job).where(t.job.c.id == job_id)).one()
 
 
-def wait_status(engine: Engine, job_id: int, *statuses: str, timeout: float = 30.0) -> Any:
+def wait_status(engine: Engine, job_id: int, *statuses: str, timeout: float = 60.0) -> Any:
     """Wait until a job has one of these statuses; its row."""
 
     def row() -> Any:
@@ -228,7 +228,7 @@ def wait_status(engine: Engine, job_id: int, *statuses: str, timeout: float = 30
     return wait_until(row, timeout=timeout, what=f"job {job_id} is {' or '.join(statuses)}")
 
 
-def wait_final(engine: Engine, job_id: int, *, timeout: float = 30.0) -> Any:
+def wait_final(engine: Engine, job_id: int, *, timeout: float = 60.0) -> Any:
     """Wait until a job is final; its row."""
     return wait_status(engine, job_id, "successful", "failed", "error", "canceled", timeout=timeout)
 

@@ -82,13 +82,14 @@ class Agent:
         """Until told to stop, or fenced. Returns the exit code."""
         stop = self._signals
         stop.on_signal = self._supervisors.wake
+        # its imports take longer than the rest of the start; whoever needs it first waits for it
+        self._pool.submit(self._supervisors.open)
         entered = enter_cluster(
             self._settings, self._name, self._engines["claims"], self._health, stop.asked
         )
         if entered is None:
             return STOPPED
         self._assemble(entered)
-        self._supervisors.open()
         self._lease.start(entered.sent)
         self._courier.start()
         self._courier.owe(entered.owed)
@@ -111,7 +112,7 @@ class Agent:
             bound=settings.cache_bytes,
             largest=settings.max_bundle_unpacked_bytes,
         )
-        preparer = Preparer(
+        self._preparer = preparer = Preparer(
             settings, self._name, self._cache, self._cipher, self._pool, self._prepared
         )
         recovery = Recovery(settings, engine, runs, self._supervisors, self._clearing, **of_node)
@@ -141,6 +142,7 @@ class Agent:
     def _watch(self) -> int:
         """The main loop."""
         seen = 0
+        self._say()
         while True:
             self._supervisors.watch(0.1 if self._stopping.under_way else _LOOP_SECONDS)
             if self._fenced.is_set():
@@ -189,6 +191,7 @@ class Agent:
                 node_rows.leave(connection, node_id=entered.node_id, epoch=entered.epoch)
         self._courier.stop()
         self._supervisors.close()
+        self._preparer.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
         for engine in self._engines.values():
             engine.dispose()

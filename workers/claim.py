@@ -20,7 +20,7 @@ from dispatcher.domain.status import Status
 from dispatcher.metrics import CLAIMS, QUEUE_WAIT
 from dispatcher.settings import Settings
 from workers import lease_file
-from workers.prepare import Preparer
+from workers.prepare import LAPSED, Preparer
 from workers.recover_runs import Recovery
 from workers.run_dir import RunDir
 from workers.runs import Phase, Run, Runs, Verdict, note_job
@@ -30,7 +30,6 @@ from workers.supervisors import Supervisors
 #: Most claims in one transaction.
 MOST_AT_ONCE: Final = 100
 _CANCELED = Verdict(Outcome.CANCELED, "canceled before the playbook was started")
-_LAPSED = Verdict(Outcome.FENCED, "not started: the node could not renew its lease in the database")
 
 
 class Claimer:
@@ -198,7 +197,7 @@ class Claimer:
             if run.dispatch_id in canceled:
                 verdict = _CANCELED
             if verdict is None and lease_file.remaining(self._lease_file) <= 0:
-                verdict = _LAPSED
+                verdict = LAPSED
             if verdict is not None:
                 self._recovery.end_unstarted(run, verdict)
             else:

@@ -205,10 +205,15 @@ def _any_count(counts: object) -> bool:
     return isinstance(counts, Mapping) and any(counts.values())
 
 
+def storable(text: str) -> str:
+    """The text as PostgreSQL takes it: without NUL and unpaired surrogates."""
+    return _UNSTORABLE.sub(_REPLACEMENT, text) if _UNSTORABLE.search(text) else text
+
+
 def _word(value: object) -> str:
     if not isinstance(value, str):
         return "" if value is None else str(value)
-    return _UNSTORABLE.sub(_REPLACEMENT, value) if _UNSTORABLE.search(value) else value
+    return storable(value)
 
 
 def _count(value: object) -> int:

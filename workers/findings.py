@@ -16,8 +16,8 @@ from workers.events import CleanEvent
 RECAP = ("ok", "changed", "failures", "dark", "skipped", "rescued", "ignored", "processed")
 #: Artifacts of single hosts, beside those of the run.
 PER_HOST = "_per_host"
-#: Most lines of an error that are kept.
-_ERROR_LINES = 40
+#: Most lines, and characters, of an error that are kept.
+_ERROR_LINES, _ERROR_CHARACTERS = 40, 20_000
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR = re.compile(r"^(\[ERROR\]: |ERROR! )", re.MULTILINE)
 _ORIGIN = re.compile(r"^Origin: (?P<file>[^<\n].*?)(?::(?P<line>\d+)(?::(?P<column>\d+))?)?$", re.M)
@@ -79,7 +79,7 @@ class Findings:
     @property
     def error(self) -> AnsibleError:
         """The last error, and where Ansible says it is."""
-        text = "\n".join(self._error).strip()
+        text = "\n".join(self._error).strip()[:_ERROR_CHARACTERS]
         where = _ORIGIN.search(text) or _EMPTY_PLAYBOOK.search(text)
         if where is None:
             return AnsibleError(text)

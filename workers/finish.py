@@ -42,6 +42,7 @@ class Ending:
         outcome, explanation: what was reached; a requested cancel wins over it in the database.
         playbook_outcome: what the playbook itself reached, for a job that ends canceled.
         total: events that the supervisor spooled; None: nobody counted them.
+        complete: none of them is missing.
     """
 
     outcome: Outcome
@@ -51,6 +52,7 @@ class Ending:
     artifacts: Mapping[str, Any] | None = None
     evidence: Mapping[str, Any] | None = None
     total: int | None = None
+    complete: bool = True
 
 
 def clear_away(run: Run) -> None:
@@ -59,12 +61,28 @@ def clear_away(run: Run) -> None:
     Raises:
         OSError, RunDirectoryError: something cannot be removed yet.
     """
-    result = run.directory.read_result()
+    result = _result_of(run)
     if result is None:
         KILLED_PROCESSES.inc(leftovers.clear(run.directory.dispatch_id))
     elif run.fate is Fate.FINISH:
         KILLED_PROCESSES.inc(result.evidence.killed)
-    run.directory.wipe_secrets()
+    try:
+        run.directory.wipe_secrets()
+    except RunDirectoryError:
+        # what cannot be read cannot be stripped of its secrets either
+        (run.directory.path / "job.json").unlink(missing_ok=True)
+        run.directory.wipe_secrets()
+
+
+def _result_of(run: Run) -> Result | None:
+    """The supervisor's result; one that cannot be read is none, and says so in the verdict."""
+    try:
+        return run.directory.read_result()
+    except RunDirectoryError as error:
+        run.verdict = run.verdict or Verdict(
+            Outcome.INTERNAL, f"the run's result cannot be read: {error}"
+        )
+        return None
 
 
 class Clearing:
@@ -96,29 +114,22 @@ class Clearing:
     def _clear(self, run: Run) -> None:
         try:
             clear_away(run)
-            if run.fate is Fate.DROP:
-                run.directory.remove()
         except (OSError, RunDirectoryError) as error:
             self._log.error("a run could not be cleared away", error=str(error), **run.names)
             run.clear_at = clock.monotonic() + _RETRY_SECONDS
             return
-        if run.fate is Fate.DROP:
-            self._runs.forget(run)
-        elif run.fate is Fate.KEEP:
+        if run.fate is Fate.FINISH:
+            run.enter(Phase.ENDED)
+        else:
             run.final_at = clock.boottime()
             run.enter(Phase.FINAL)
-        else:
-            run.enter(Phase.ENDED)
         self._runs.moved()
         self._on_cleared()
 
 
 def ending_of(run: Run) -> Ending:
     """How a run ends, from its result, or from what the agent knows when there is none."""
-    try:
-        result = run.directory.read_result()
-    except RunDirectoryError as error:
-        return Ending(Outcome.INTERNAL, f"the run's result cannot be read: {error}")
+    result = _result_of(run)
     if run.verdict is not None:
         return Ending(run.verdict.outcome, run.verdict.explanation)
     if result is None:
@@ -153,6 +164,7 @@ def checked(ending: Ending, stored: int) -> Ending:
         return ending
     return replace(
         ending,
+        complete=False,
         outcome=Outcome.INTERNAL,
         explanation=f"the run's spool is damaged: {stored} of {ending.total} events are stored",
     )
@@ -183,7 +195,7 @@ def write_final(
             dispatch_id=run.dispatch_id,
             outcome=ending.outcome,
             explanation=ending.explanation,
-            events_complete=not bare,
+            events_complete=ending.complete and not bare,
         )
         if written is None:
             continue  # its row was locked as running: cannot be

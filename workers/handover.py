@@ -23,7 +23,7 @@ VERSION: Final = 1
 SEND_TIMEOUT: Final = 1.0
 #: More than the longest message's pairs (docs/messages.md) take as JSON.
 _LONGEST_LINE: Final = 64 * 1024
-_SOCKET_NAME: Final = "agent.sock"
+SOCKET_NAME: Final = "agent.sock"
 
 Pair = tuple[int, UUID]
 
@@ -91,7 +91,7 @@ def _within_directory(act: Callable[[str], None], data_dir: Path) -> None:
     """Name the socket through an open directory: its full path may be too long for an address."""
     directory = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        act(f"/proc/self/fd/{directory}/{_SOCKET_NAME}")
+        act(f"/proc/self/fd/{directory}/{SOCKET_NAME}")
     finally:
         os.close(directory)
 
@@ -108,7 +108,7 @@ class HandoverServer:
 
     def start(self) -> None:
         """Listen. The agent's lock is held, so a socket that is there already is a dead one's."""
-        (self._data_dir / _SOCKET_NAME).unlink(missing_ok=True)
+        (self._data_dir / SOCKET_NAME).unlink(missing_ok=True)
         before = os.umask(0o177)
         try:
             _within_directory(self._listener.bind, self._data_dir)
@@ -120,7 +120,7 @@ class HandoverServer:
     def stop(self) -> None:
         """Stop listening; whatever is sent from now on is dropped by its sender."""
         with suppress(OSError):
-            (self._data_dir / _SOCKET_NAME).unlink()
+            (self._data_dir / SOCKET_NAME).unlink()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()

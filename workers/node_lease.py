@@ -111,6 +111,7 @@ class NodeLease:
             except Exception as error:
                 # whatever it was, this thread must live: without it the lease lapses
                 LEASE_RENEWALS.labels("failed").inc()
+                self._engine.dispose()  # after a fail-over the old connection may be a standby's
                 self._note_failure(error)
             LEASE_LEFT_SECONDS.set(self.left())
 

@@ -237,6 +237,7 @@ class NodeLoop:
             self._log.warning(
                 "a look at this node's jobs failed", error=logs.in_short(error), away=is_away(error)
             )
+        self._engine.dispose()  # after a fail-over the old connection may be a standby's
         self._failures += 1
         self._polled_at = -1e9
         self._shipper.refused.clear()

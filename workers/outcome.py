@@ -16,8 +16,8 @@ _COUNTS = ("ok", "changed", "failures", "dark", "skipped", "rescued", "ignored")
 _HOST_CODES = 2 | 4 | 8
 #: Its codes for what it could not read; 250 is a crash, 255 unknown.
 _PARSE_CODES = frozenset({1, 2, 4})
-#: Hosts that an explanation names.
-_NAMED = 5
+#: Hosts that an explanation names, and characters of an error that it repeats.
+_NAMED, _LINE = 5, 500
 _FAULTS = {
     "project": Outcome.PROJECT,
     "inventory": Outcome.INVENTORY,
@@ -62,6 +62,7 @@ class Evidence:
         error_file, error_line, error_column: where it says the error is; "" and 0: it does not.
         prompt: what the playbook asked for when it was stopped for asking.
         killed: processes that had to be killed.
+        survivors: processes of other accounts (``become`` on the node itself) that could not be.
     """
 
     stop: str | None = None
@@ -79,6 +80,7 @@ class Evidence:
     error_column: int = 0
     prompt: str = ""
     killed: int = 0
+    survivors: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,12 @@ def decide(evidence: Evidence, tolerances: Tolerances) -> Decided:
     rows = host_rows(evidence)
     by_itself = _by_itself(evidence, tolerances, rows)
     stopped = _stopped(evidence)
-    if stopped is None:
-        return Decided(*by_itself, rows)
-    return Decided(*stopped, rows, None if evidence.stats is None else by_itself[0])
+    outcome, words = by_itself if stopped is None else stopped
+    if evidence.survivors:
+        left = f"{evidence.survivors} processes of another account could not be ended"
+        words = f"{words}; {left}" if words else left
+    reached = None if stopped is None or evidence.stats is None else by_itself[0]
+    return Decided(outcome, words, rows, reached)
 
 
 def host_rows(evidence: Evidence) -> tuple[HostRow, ...]:
@@ -249,4 +254,4 @@ def _words(evidence: Evidence) -> str:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().split("\n", 1)[0]
+    return text.strip().split("\n", 1)[0][:_LINE]

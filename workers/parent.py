@@ -12,14 +12,17 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from dispatcher import clock, logs
 from dispatcher.settings import Settings
+from workers import handover
 
 NOT_FIT: Final = 2
 #: Seconds before a restart: the first at once, then longer while a child does not stay up.
 _BACKOFF: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
+_LOOK_EVERY: Final = 0.25
 #: Seconds after which a child counts as staying up.
 _STEADY: Final = 30.0
 #: Seconds that the Celery worker has to end: it holds nothing that would be missed.
@@ -76,8 +79,9 @@ def _python() -> list[str]:
 class Parent:
     """The loop around two children."""
 
-    def __init__(self) -> None:
+    def __init__(self, data_dir: Path) -> None:
         self._log = logs.get(__name__)
+        self._data_dir = data_dir
         self._agent = _Child("agent")
         self._celery = _Child("celery")
         self._asked = 0
@@ -91,7 +95,6 @@ class Parent:
         signal.signal(signal.SIGINT, self._stop)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._agent.start()
-        self._celery.start()
         while True:
             self._wait()
             code = self._agent.code()
@@ -104,7 +107,7 @@ class Parent:
         self._asked += 1
 
     def _wait(self) -> None:
-        select.select([self._read], [], [], 0.5)
+        select.select([self._read], [], [], _LOOK_EVERY)
         try:
             while os.read(self._read, 512):
                 pass
@@ -129,8 +132,12 @@ class Parent:
             if code is not None:
                 delay = child.plan_restart()
                 self._log.error("a child ended", child=child.role, code=code, restart_in=delay)
-            if child.process is None and clock.monotonic() >= child.due:
+            if child.process is None and clock.monotonic() >= child.due and self._may_start(child):
                 child.start()
+
+    def _may_start(self, child: _Child) -> bool:
+        """Messages are not taken from the queue before there is an agent to hand them to."""
+        return child is self._agent or (self._data_dir / handover.SOCKET_NAME).exists()
 
     def _finish(self, code: int) -> int:
         self._celery.signal(signal.SIGTERM)
@@ -151,4 +158,4 @@ def run(settings: Settings, parent: int | None) -> int:
         parent: not used: this process has none of ours.
     """
     logs.configure(settings, role="worker")
-    return Parent().run()
+    return Parent(settings.data_dir).run()

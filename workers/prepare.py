@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Final
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from dispatcher import logs
 from dispatcher.db.node_rows import JobInput
 from dispatcher.domain.outcome import Outcome
-from dispatcher.errors import RunDirectoryError, SecretsUnreadable
+from dispatcher.errors import NotFound, RunDirectoryError, SecretsUnreadable
 from dispatcher.secrets import Cipher
 from dispatcher.settings import Settings
+from workers import lease_file
 from workers.content_cache import ContentCache
-from workers.lease_file import lease_path
 from workers.project_copy import UnsafeBundle
 from workers.run_dir import JobSpec
 from workers.runs import Phase, Run, Verdict
 
 #: Enough to fill while another one waits for the disk; more would compete with playbooks.
-THREADS = 3
+THREADS: Final = 3
+_RETRY_SECONDS: Final = 1.0
+LAPSED: Final = Verdict(
+    Outcome.FENCED, "not started: the node could not renew its lease in the database"
+)
 _AS_THEY_ARE = (
     "playbook",
     "inventory",
@@ -65,30 +72,51 @@ class Preparer:
         self._cipher = cipher
         self._pool = pool
         self._on_prepared = on_prepared
+        self._lease_file = lease_file.lease_path(settings.data_dir)
+        self._closing = threading.Event()
         self._log = logs.get(__name__)
 
     def submit(self, run: Run, job_input: JobInput) -> None:
         """Fill the directory soon."""
         self._pool.submit(self._prepare, run, job_input)
 
+    def close(self) -> None:
+        """Wait for the database no longer: what is not filled is left to the next agent."""
+        self._closing.set()
+
     def _prepare(self, run: Run, job_input: JobInput) -> None:
         with logs.bound(**run.names):
-            run.verdict = run.verdict or self._fill(run, job_input)
+            while True:
+                try:
+                    run.verdict = run.verdict or self._fill(run, job_input)
+                    break
+                except SQLAlchemyError as error:
+                    self._log.warning("content cannot be fetched", error=logs.in_short(error))
+                    if self._closing.wait(_RETRY_SECONDS):
+                        return
+                    if lease_file.remaining(self._lease_file) <= 0:
+                        run.verdict = LAPSED
         run.enter(Phase.READY, only_from=Phase.PREPARING)
         self._on_prepared(run)
 
     def _fill(self, run: Run, job_input: JobInput) -> Verdict | None:
-        """Fill; a verdict when that is not possible."""
+        """Fill; a verdict when that is not possible.
+
+        Raises:
+            SQLAlchemyError: the content is not here yet, and the database does not give it now.
+        """
         try:
-            run.directory.wipe_secrets()  # what an agent before this one may have half filled
+            run.directory.wipe_secrets()  # what an earlier try may have half filled
             if job_input.bundle_digest is None:
                 return Verdict(Outcome.PROJECT, "the job names no content")
             self._cache.copy(job_input.bundle_digest, run.directory.project)
             run.directory.write_job(self._spec(run, job_input.columns))
+        except SQLAlchemyError:
+            raise
         except SecretsUnreadable as error:
             return Verdict(Outcome.CREDENTIALS, str(error))
-        except UnsafeBundle as error:
-            return Verdict(Outcome.PROJECT, str(error))
+        except (UnsafeBundle, NotFound) as error:
+            return Verdict(Outcome.PROJECT, f"the run's content cannot be used: {error}")
         except (OSError, RunDirectoryError) as error:
             self._log.error("a run could not be prepared", error=str(error))
             return Verdict(Outcome.INTERNAL, f"the run could not be prepared: {error}")
@@ -107,7 +135,7 @@ class Preparer:
             job_id=run.job_id,
             dispatch_id=str(run.dispatch_id),
             node=self._node,
-            lease_file=str(lease_path(settings.data_dir)),
+            lease_file=str(self._lease_file),
             secret_vars={} if secrets is None else self._cipher.decrypt(bytes(secrets)),
             tags=tuple(columns["tags"]),
             skip_tags=tuple(columns["skip_tags"]),

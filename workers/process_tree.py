@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from dispatcher import clock
 
+#: Seconds after which a sweep no longer waits for processes that it may not signal.
+GIVE_UP = 10.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 # loaded here, so that nothing is looked up between a fork and what must follow it at once
@@ -105,12 +107,12 @@ def descendants(root: int) -> list[Process]:
 
 
 def send(processes: Iterable[Process], signum: signal.Signals) -> list[int]:
-    """Signal each; the pids that took it."""
+    """Signal each; the pids that took it. One of another account (``become``) takes none."""
     taken = []
     for process in processes:
         try:
             os.kill(process.pid, signum)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):
             continue
         taken.append(process.pid)
     return taken
@@ -153,20 +155,30 @@ def continue_all(root: int) -> None:
     send(reversed(descendants(root)), signal.SIGCONT)
 
 
-def sweep(grace: float) -> list[int]:
+@dataclass(frozen=True)
+class Swept:
+    """What a sweep did.
+
+    Attributes:
+        killed: processes that took a SIGKILL.
+        survivors: processes of other accounts, which this one may not signal.
+    """
+
+    killed: tuple[int, ...] = ()
+    survivors: tuple[int, ...] = ()
+
+
+def sweep(grace: float, give_up: float = GIVE_UP) -> Swept:
     """End every descendant of this process, a subreaper, and reap until none is left.
 
     The caller has SIGCHLD blocked.
 
     Args:
         grace: seconds between SIGTERM and SIGKILL; 0: SIGKILL at once.
-
-    Returns:
-        The pids that had to be killed.
+        give_up: seconds after which those that may not be signaled are left to themselves. One that
+            takes the signal and does not die is stuck in the kernel, and waited for.
     """
     left, _ = reap()
-    if not left:
-        return []
     killed: set[int] = set()
     asked: set[int] = set()
     deadline = clock.monotonic() + grace
@@ -174,7 +186,10 @@ def sweep(grace: float) -> list[int]:
     while left:
         found = descendants(os.getpid())
         if clock.monotonic() >= deadline:
-            killed.update(send(found, signal.SIGKILL))
+            taken = send(found, signal.SIGKILL)
+            killed.update(taken)
+            if found and not taken and clock.monotonic() >= deadline + give_up:
+                return Swept(tuple(sorted(killed)), tuple(each.pid for each in found))
         else:
             fresh = [each for each in found if each.pid not in asked]
             asked.update(send(fresh, signal.SIGTERM))
@@ -183,4 +198,4 @@ def sweep(grace: float) -> list[int]:
         signal.sigtimedwait({signal.SIGCHLD}, pause)
         pause = min(pause * 1.2, 0.5)
         left, _ = reap()
-    return sorted(killed)
+    return Swept(tuple(sorted(killed)))

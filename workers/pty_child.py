@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from dispatcher import clock
 from workers import process_tree
-from workers.wrapper import Board, Command, become_wrapper
+from workers.wrapper import CANNOT_EXECUTE, Board, Command, become_wrapper
 
 #: Seconds between two looks at clocks and files while the playbook runs.
 TICK = 0.15
@@ -84,8 +84,11 @@ class PtyChild:
         self._modes = self._local_modes()
         self.pid = os.fork()
         if self.pid == 0:
-            os.login_tty(slave)
-            become_wrapper(to_run, board)
+            try:
+                os.login_tty(slave)
+                become_wrapper(to_run, board)
+            finally:  # whatever happens, the supervisor's code does not go on here
+                os._exit(CANNOT_EXECUTE)
         os.close(slave)
 
     # -- what ansible-runner calls
@@ -138,8 +141,18 @@ class PtyChild:
         self._hooks.tick()
         if not self._eof and not self.isalive():
             # the wrapper was killed: what it left is ours now, and may hold the terminal open
-            self._board.add_killed(process_tree.sweep(grace=0))
+            self._board.add_killed(process_tree.sweep(grace=0).killed)
+            self._drain()
         self._next_tick = clock.monotonic() + TICK
+
+    def _drain(self) -> None:
+        """Read what is there, and no more: nobody says when the last writer will be gone."""
+        os.set_blocking(self._terminal, False)
+        try:
+            while not self._eof:
+                self._read()
+        except BlockingIOError:
+            self._eof = True
 
     def _read(self) -> None:
         try:

@@ -19,6 +19,7 @@ from dispatcher.db.engine import transaction
 from dispatcher.db.node_rows import NodeJob
 from dispatcher.domain.outcome import Outcome
 from dispatcher.domain.status import FINAL, Status
+from dispatcher.errors import RunDirectoryError
 from dispatcher.settings import Settings
 from workers import finish
 from workers.run_dir import RunDir
@@ -81,15 +82,24 @@ class Recovery:
         rows = self._rows(job_id for d, _ in unknown if (job_id := job_of(d)) is not None)
         prepare = []
         for directory, dispatch_id in unknown:
-            row = rows.get(dispatch_id)
-            job_id = row.job_id if row is not None else job_of(directory) or 0
-            run = Run(job_id, dispatch_id, directory, Phase.CLAIMING)
-            todo = decide(look(directory), row, dispatch_id, self._node_id)
-            self._log.info("run directory found", todo=todo.name.lower(), **run.names)
-            self._runs.add(run)
-            if self.carry_out(run, todo):
+            try:
+                run = self._take_over(directory, dispatch_id, rows.get(dispatch_id))
+            except (OSError, RunDirectoryError) as error:
+                # it is looked at again; the others must not wait for it
+                self._log.error("a run directory is unusable", error=str(error))
+                continue
+            if run is not None:
                 prepare.append(run)
         return prepare
+
+    def _take_over(self, directory: RunDir, dispatch_id: UUID, row: NodeJob | None) -> Run | None:
+        job_id = row.job_id if row is not None else job_of(directory) or 0
+        run = Run(job_id, dispatch_id, directory, Phase.CLAIMING)
+        todo = decide(look(directory), row, dispatch_id, self._node_id)
+        self._log.info("run directory found", todo=todo.name.lower(), **run.names)
+        prepare = self.carry_out(run, todo)
+        self._runs.add(run)
+        return run if prepare else None
 
     def carry_out(self, run: Run, todo: Todo) -> bool:
         """Do what was decided; True for a run that is to be filled."""
@@ -121,6 +131,9 @@ class Recovery:
                 self._supervisors.adopt(run)
             self._supervisors.request_stop(run, "fenced")
             self._supervisors.kill(run, _TAKEN_AWAY)
+        elif run.phase is Phase.ENDED:
+            run.final_at = clock.boottime()
+            run.enter(Phase.FINAL)  # it is cleared away already
         elif run.enter(Phase.ENDING):
             self._clearing.submit(run)
 
@@ -227,10 +240,11 @@ class Recovery:
         return finished.owed
 
     def remove_old(self) -> None:
-        """Remove directories of runs that have been final long enough."""
+        """Remove directories of runs that have been final long enough, and those to be dropped."""
         now = clock.boottime()
         for run in self._runs.at(Phase.FINAL):
-            if now - run.final_at >= self._settings.keep_run_directory:
+            kept = now - run.final_at < self._settings.keep_run_directory
+            if run.fate is Fate.DROP or not kept:
                 try:
                     run.directory.remove()
                 except OSError as error:

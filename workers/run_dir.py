@@ -10,18 +10,19 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dispatcher import clock
 from dispatcher.errors import RunDirectoryError
+from workers.durable import sync_directory, write_durably
 from workers.outcome import Evidence, Tolerances
 from workers.run_records import JobSpec as JobSpec
 from workers.run_records import Result as Result
 from workers.run_records import SupervisorRecord as SupervisorRecord
+from workers.tree_removal import remove_tree
 
 FORMAT = 1
 RUNS = "runs"
@@ -61,8 +62,8 @@ class RunDir:
         try:
             runs.mkdir(mode=0o700, parents=True, exist_ok=True)
             run_dir.path.mkdir(mode=0o700)
-            _fsync(run_dir.path)
-            _fsync(runs)
+            sync_directory(run_dir.path)
+            sync_directory(runs)
         except OSError as error:
             raise RunDirectoryError(f"{run_dir.path}: {error.strerror}") from error
         return run_dir
@@ -75,7 +76,7 @@ class RunDir:
         except FileNotFoundError:
             return []
         for doomed in (entry for entry in entries if entry.name.startswith(".")):
-            _remove_tree(doomed)
+            remove_tree(doomed)
         return [RunDir(entry) for entry in entries if not entry.name.startswith(".")]
 
     @property
@@ -224,17 +225,17 @@ class RunDir:
             bare = replace(spec, inventory=None, extra_vars={}, secret_vars={}, masked=())
             self._write_json("job.json", asdict(bare))
         for tree in (self.private, self.artifacts, self.project, self.inventory, self.control):
-            _remove_tree(tree)
+            remove_tree(tree)
 
     def remove(self) -> None:
         """Remove the whole directory: renamed away first, so that nobody finds half of it."""
-        _remove_tree(self.control)
+        remove_tree(self.control)
         doomed = self.path.with_name(f".{self.path.name}.removed")
         try:
             os.rename(self.path, doomed)
         except FileNotFoundError:
             pass
-        _remove_tree(doomed)
+        remove_tree(doomed)
 
     # -- files
 
@@ -243,17 +244,15 @@ class RunDir:
         self._write(name, text.encode(), fsync=fsync)
 
     def _write(self, name: str, content: bytes, *, fsync: bool = False) -> None:
-        temporary = self.path / f".{name}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         try:
+            if fsync:
+                write_durably(self.path / name, content)
+                return
+            temporary = self.path / f".{name}.tmp"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             with open(os.open(temporary, flags, 0o600), "wb") as file:
                 file.write(content)
-                if fsync:
-                    file.flush()
-                    os.fsync(file.fileno())
             os.rename(temporary, self.path / name)
-            if fsync:
-                _fsync(self.path)
         except OSError as error:
             raise RunDirectoryError(f"{self.path / name}: {error.strerror}") from error
 
@@ -286,31 +285,3 @@ def _control_directory(path: Path) -> Path:
     if len(os.fsencode(control)) <= 107 - 28:
         return control
     return Path(f"/tmp/dispatcher-{os.geteuid()}/{word}")
-
-
-def _fsync(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _remove_tree(tree: Path) -> None:
-    """Remove a tree that a playbook may have left in any state, directories without rights too."""
-    if not tree.exists() and not tree.is_symlink():
-        return
-    for directory in _unreadable(tree):
-        os.chmod(directory, 0o700)
-    shutil.rmtree(tree, ignore_errors=False)
-
-
-def _unreadable(tree: Path) -> Iterator[str]:
-    """Directories that their owner cannot list or change, each before its content is looked at."""
-    pending = [str(tree)]
-    while pending:
-        directory = pending.pop()
-        if os.stat(directory).st_mode & 0o700 != 0o700:
-            yield directory
-        with os.scandir(directory) as entries:
-            pending += [each.path for each in entries if each.is_dir(follow_symlinks=False)]

@@ -100,6 +100,7 @@ class Run:
         """Write the final status again: its row is back to running."""
         with self.lock:
             self.phase = Phase.ENDED
+            self.fate = Fate.FINISH
             self.offset = -1
 
 

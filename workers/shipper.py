@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError
 
 from dispatcher import clock, logs
 from dispatcher.broker.messages import Owed
 from dispatcher.db import event_store
-from dispatcher.db.engine import is_away, transaction
+from dispatcher.db.engine import transaction
 from dispatcher.db.event_store import Advance, Progress
 from dispatcher.domain.outcome import Outcome
+from dispatcher.errors import RunDirectoryError
 from dispatcher.metrics import EVENTS_STORED, SPOOL_LAG_BYTES, STORE_SECONDS
 from workers import finish
 from workers.courier import Courier
@@ -95,9 +96,13 @@ class Shipper:
 
     def _run(self) -> None:
         while not self._stopping:
-            due = self._due()
-            if due and self._ship(due):
-                continue
+            try:
+                due = self._due()
+                if due and self._ship(due):
+                    continue
+            except Exception:
+                # whatever it was, this thread must live
+                self._log.exception("a look at the spools failed")
             busy = self._runs.at(Phase.STARTED, Phase.ENDING, Phase.ENDED)
             self._arrived.wait(LOOK_EVERY if busy else _IDLE_SECONDS)
             self._arrived.clear()
@@ -128,14 +133,17 @@ class Shipper:
         try:
             progressed = self._store(due)
         except Exception as error:
-            # whatever it was, this thread must live: it is looked at run by run
-            return self._note_failure(due, error)
+            for run in due:
+                run.offset = -1  # the commit's outcome is unknown: the row says where to go on
+            if _is_of_the_data(error):
+                return self._isolate(due, error)
+            return self._wait_for_database(error)
         if self._failures:
             self._failures = 0
             self._log.info("events are stored again")
         return progressed
 
-    def _store(self, due: Sequence[Run], *, bare: bool = False) -> bool:
+    def _store(self, due: Sequence[Run]) -> bool:
         with STORE_SECONDS.time():
             this = _Round()
             with transaction(self._engine) as connection:
@@ -143,7 +151,7 @@ class Shipper:
                 event_store.copy_events(connection, this.blocks)
                 event_store.advance(connection, [step for _, step in this.steps])
                 if this.endings:
-                    this.finished = finish.write_final(connection, this.endings, bare=bare)
+                    this.finished = finish.write_final(connection, this.endings)
         return self._committed(this)
 
     def _fill(self, connection: Connection, due: Sequence[Run], this: _Round) -> None:
@@ -197,7 +205,7 @@ class Shipper:
             run.shipped_at = now
             run.strikes = 0
             if run.phase is Phase.STARTED:
-                run.directory.write_shipped(step.spool_offset)
+                self._say_shipped(run)
             self._courier.live(run.job_id, step.stored, run.job_id in final)
         for run, ending, total in this.endings:
             if run.job_id in final:
@@ -219,27 +227,33 @@ class Shipper:
 
     # -- trouble
 
-    def _note_failure(self, due: list[Run], error: Exception) -> bool:
-        for run in due:
-            run.offset = -1  # the commit's outcome is unknown: the row says where to go on
-        if isinstance(error, SQLAlchemyError) and is_away(error):
-            if not self._failures:
-                self._log.warning(
-                    "events cannot be stored: the database is away", error=logs.in_short(error)
-                )
-            pause = _AWAY_SECONDS[min(self._failures, len(_AWAY_SECONDS) - 1)]
-            self._failures += 1
-            self._arrived.clear()
-            self._arrived.wait(pause)
-            return False
-        if len(due) > 1:
-            # one run's fault must not hold up the others
-            progressed = False
-            for run in due:
-                progressed = self._ship([run]) or progressed
-            return progressed
-        self._strike(due[0], error)
+    def _say_shipped(self, run: Run) -> None:
+        """Tell the supervisor's quota; a full disk is the quota's matter, not the events'."""
+        try:
+            run.directory.write_shipped(run.offset)
+        except RunDirectoryError as error:
+            self._log.warning("a supervisor cannot be told", error=str(error), **run.names)
+
+    def _wait_for_database(self, error: Exception) -> bool:
+        """It is away, or refuses everybody: a new connection, after a while."""
+        if not self._failures:
+            self._log.warning("events cannot be stored now", error=logs.in_short(error))
+        self._engine.dispose()
+        pause = _AWAY_SECONDS[min(self._failures, len(_AWAY_SECONDS) - 1)]
+        self._failures += 1
+        self._arrived.clear()
+        self._arrived.wait(pause)
         return False
+
+    def _isolate(self, due: list[Run], error: Exception) -> bool:
+        """One run's fault must not hold up the others: each on its own."""
+        if len(due) == 1:
+            self._strike(due[0], error)
+            return False
+        progressed = False
+        for run in due:
+            progressed = self._ship([run]) or progressed
+        return progressed
 
     def _strike(self, run: Run, error: Exception) -> None:
         run.strikes += 1
@@ -272,3 +286,14 @@ class Shipper:
         if locked.progress:
             self._mark_final(run, ending, progress.stored)
             self._courier.owe(finished.owed)
+
+
+def _is_of_the_data(error: Exception) -> bool:
+    """Whether the same would fail again and again because of what is stored.
+
+    Classes 22 and 23 of SQLSTATE. A missing partition is of class 23 too, but will be made.
+    """
+    if not isinstance(error, DBAPIError):
+        return True
+    code = getattr(error.orig, "pgcode", None) or ""
+    return code[:2] in ("22", "23") and "no partition of relation" not in str(error.orig)

@@ -17,7 +17,7 @@ from typing import Any
 from dispatcher import clock
 from dispatcher.errors import RunDirectoryError
 from workers import process_tree, runner
-from workers.events import CleanEvent, EventStream
+from workers.events import CleanEvent, EventStream, storable
 from workers.findings import Findings
 from workers.masking import Masker, secret_values
 from workers.outcome import Evidence, decide
@@ -81,6 +81,7 @@ class Supervision:
         self._status = ""
         self._spooled = 0
         self._spool_failed = False
+        self._survivors = 0
 
     def run(self) -> None:
         """Play, clean up, write the result.
@@ -110,7 +111,9 @@ class Supervision:
             signal.signal(signum, lambda *_: self._watch.shut_down())
         if not self._fault[0]:
             self._play(spec)
-        self._watch.killed.update(process_tree.sweep(grace=0))
+        swept = process_tree.sweep(grace=0)
+        self._watch.killed.update(swept.killed)
+        self._survivors = len(swept.survivors)
         self._finish(spec)
 
     def _introduce(self) -> None:
@@ -182,7 +185,7 @@ class Supervision:
     def _finish(self, spec: JobSpec) -> None:
         evidence = self._evidence()
         self._reserve.unlink(missing_ok=True)
-        if evidence.stop or evidence.fault_stage:
+        if evidence.stop or evidence.fault_stage or evidence.survivors:
             words = decide(evidence, spec.tolerances).explanation
             name = "system_warning" if evidence.stop else "error"
             self._append(self._stream.note(name, f"[dispatcher] {words}"))
@@ -219,7 +222,7 @@ class Supervision:
         return Evidence(
             stop=stop,
             fault_stage=stage,
-            fault=self._masker.text(fault),
+            fault=storable(self._masker.text(fault)),
             rc=code if code is not None and code >= 0 else None,
             signal=-code if code is not None and code < 0 else 0,
             runner_status=self._status,
@@ -230,8 +233,9 @@ class Supervision:
             error_file=error.file,
             error_line=error.line,
             error_column=error.column,
-            prompt=self._masker.text(self._watch.prompt),
+            prompt=storable(self._masker.text(self._watch.prompt)),
             killed=len(self._watch.killed | self._board.killed),
+            survivors=self._survivors,
         )
 
 

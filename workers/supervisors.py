@@ -1,8 +1,4 @@
-"""Starts supervisors, notices their ends, and ends those that give no sign of life.
-
-A supervisor is known by a pidfd, never by a bare pid, which may be somebody else's by now. One that
-an earlier agent started is found again by what it wrote and by the lock that only it holds.
-"""
+"""Starts supervisors, notices their ends, and ends those that give no sign of life."""
 
 from __future__ import annotations
 
@@ -12,16 +8,16 @@ import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
 from dispatcher import clock, logs
 from dispatcher.domain.outcome import Outcome
 from dispatcher.errors import ConfigurationError, DispatcherError, RunDirectoryError
 from dispatcher.settings import Settings
-from workers import lease_file, process_tree
+from workers import lease_file
 from workers.fork_server import ForkServer, ForkServerGone
 from workers.runs import Phase, Run, Runs, Verdict
+from workers.watched import Watched, record_of
 
 #: Seconds without a sign of life after which a supervisor is killed (docs/protocols.md 4.4).
 SILENT_LIMIT: Final = 15.0
@@ -32,17 +28,6 @@ LOOK_EVERY: Final = 1.0
 FENCED: Final = Verdict(
     Outcome.FENCED, "stopped: the node could not renew its lease in the database"
 )
-
-
-@dataclass
-class _Watched:
-    """A supervisor: its pidfd (-1: known by its lock alone), and when its last sign came."""
-
-    run: Run
-    pidfd: int
-    sign: int | None
-    sign_at: float
-    killed: bool = False
 
 
 class Supervisors:
@@ -65,8 +50,8 @@ class Supervisors:
         self._on_end = on_end
         self._log = logs.get(__name__)
         self._lock = threading.Lock()
-        self._watched: dict[int, _Watched] = {}
-        self._locks_only: list[_Watched] = []
+        self._watched: dict[int, Watched] = {}
+        self._locks_only: list[Watched] = []
         self._server: ForkServer | None = None
         self._server_fd = -1
         self._epoll = select.epoll()
@@ -85,6 +70,13 @@ class Supervisors:
             self._log.error("no supervisor can be started", error=str(error))
 
     def _open(self) -> ForkServer:
+        """The fork server; a new one when the last one has ended."""
+        if self._server is not None:
+            try:
+                self._server.poll_exits()
+            except (OSError, ForkServerGone):
+                self._log.error("the fork server ended: a new one is started")
+                self._close_server()
         if self._server is None:
             self._server = ForkServer.start(self._data_dir, self._node)
             self._server_fd = self._server.fileno()
@@ -102,11 +94,11 @@ class Supervisors:
                 pid = self._open().start_supervisor(run.directory.path)
         except (OSError, DispatcherError) as error:
             self._log.error("no supervisor was started", error=str(error), **run.names)
-            self._close_server()
+            self.close()
             self._settle_failed_start(run, str(error))
             return
         self._note_deadline(run)
-        self._watch(run, _pidfd(pid))
+        self._watch(Watched.forked(run, pid))
 
     def _settle_failed_start(self, run: Run, words: str) -> None:
         """The fork server broke: either we win the start and end the run, or it was started."""
@@ -120,30 +112,27 @@ class Supervisors:
         """Watch a supervisor that is there already."""
         run.enter(Phase.STARTED)
         self._note_deadline(run)
-        record = run.directory.read_supervisor()
-        pidfd = -1
-        if record is not None and record.boot_id == clock.boot_id():
-            pidfd = _pidfd(record.pid)
-            if process_tree.start_of(record.pid) != record.pid_start:
-                os.close(pidfd) if pidfd >= 0 else None
-                pidfd = -1
-        self._watch(run, pidfd)
+        self._watch(Watched.found(run))
 
     def _note_deadline(self, run: Run) -> None:
-        spec = run.directory.read_job()
-        if spec.timeout > 0:
-            record = run.directory.read_supervisor()
+        """When the run's own time-out must have ended it; its supervisor measures it too."""
+        try:
+            timeout = run.directory.read_job().timeout
+        except RunDirectoryError as error:
+            self._log.error("a run without a readable job", error=str(error), **run.names)
+            return
+        if timeout > 0:
+            record = record_of(run)
             began = clock.boottime() if record is None else record.started_at
-            run.deadline = began + spec.timeout + self._stop_grace + LATE
+            run.deadline = began + timeout + self._stop_grace + LATE
 
-    def _watch(self, run: Run, pidfd: int) -> None:
-        watched = _Watched(run, pidfd, run.directory.sign_of_life(), clock.monotonic())
+    def _watch(self, watched: Watched) -> None:
         with self._lock:
-            if pidfd < 0:
+            if watched.pidfd < 0:
                 self._locks_only.append(watched)
             else:
-                self._watched[pidfd] = watched
-                self._epoll.register(pidfd, select.EPOLLIN)
+                self._watched[watched.pidfd] = watched
+                self._epoll.register(watched.pidfd, select.EPOLLIN)
         self.wake()
 
     # -- watching
@@ -173,15 +162,17 @@ class Supervisors:
             self._look()
 
     def _collect_exits(self) -> None:
-        """Let the fork server's news be read; ends themselves are seen on the pidfds."""
+        """Let the fork server's news be read; ends themselves are seen on the pidfds.
+
+        Under the lock: a start that is under way waits for its answer on the same socket.
+        """
         with self._lock:
-            server = self._server
-        try:
-            if server is not None:
-                server.poll_exits()
-        except (OSError, ForkServerGone):
-            self._log.error("the fork server ended; the next start makes a new one")
-            self._close_server()
+            try:
+                if self._server is not None:
+                    self._server.poll_exits()
+            except (OSError, ForkServerGone):
+                self._log.error("the fork server ended: the next start makes a new one")
+                self._close_server()
 
     def _ended(self, pidfd: int) -> None:
         with self._lock:
@@ -189,7 +180,7 @@ class Supervisors:
             with suppress(OSError):
                 self._epoll.unregister(pidfd)
         if watched is not None:
-            os.close(pidfd)
+            watched.close()
             self._end(watched.run)
 
     def _end(self, run: Run) -> None:
@@ -200,18 +191,15 @@ class Supervisors:
         """Kill supervisors that are silent, late, or go on under a lapsed lease."""
         lapsed = lease_file.remaining(lease_file.lease_path(self._data_dir)) <= 0
         for watched in [*self._watched.values(), *self._locks_only]:
-            sign = watched.run.directory.sign_of_life()
-            if sign != watched.sign:
-                watched.sign, watched.sign_at = sign, clock.monotonic()
             if lapsed:
                 self.request_stop(watched.run, "fenced")
             verdict = self._why_kill(watched)
             if verdict is not None:
                 self._kill(watched, verdict)
 
-    def _why_kill(self, watched: _Watched) -> Verdict | None:
+    def _why_kill(self, watched: Watched) -> Verdict | None:
         run = watched.run
-        silent = clock.monotonic() - watched.sign_at
+        silent = watched.silent_for()
         if silent > SILENT_LIMIT:
             return Verdict(
                 Outcome.INTERNAL,
@@ -248,42 +236,27 @@ class Supervisors:
         for watched in [*self._watched.values(), *self._locks_only]:
             self._kill(watched, verdict)
 
-    def _kill(self, watched: _Watched, verdict: Verdict) -> None:
+    def _kill(self, watched: Watched, verdict: Verdict) -> None:
         run = watched.run
         if not watched.killed:
             watched.killed = True
-            if run.directory.read_result() is None:
+            if not (run.directory.path / "result.json").exists():
                 run.verdict = verdict
             self._log.warning("supervisor killed", why=verdict.explanation, **run.names)
-        for signum in (signal.SIGCONT, signal.SIGKILL):
-            if watched.pidfd >= 0:
-                with suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(watched.pidfd, signum)
-            else:
-                self._signal_recorded(run, signum)
-
-    @staticmethod
-    def _signal_recorded(run: Run, signum: signal.Signals) -> None:
-        record = run.directory.read_supervisor()
-        if (
-            record is not None
-            and run.directory.is_alive()
-            and process_tree.start_of(record.pid) == record.pid_start
-        ):
-            with suppress(ProcessLookupError):
-                os.kill(record.pid, signum)
+        watched.send(signal.SIGCONT)
+        watched.send(signal.SIGKILL)
 
     def close(self) -> None:
         """Let the fork server end; supervisors go on."""
-        self._close_server()
+        with self._lock:
+            self._close_server()
 
     def _close_server(self) -> None:
-        with self._lock:
-            if self._server is not None:
-                with suppress(OSError, ValueError):
-                    self._epoll.unregister(self._server_fd)
-                self._server.close()
-                self._server, self._server_fd = None, -1
+        if self._server is not None:
+            with suppress(OSError, ValueError):
+                self._epoll.unregister(self._server_fd)
+            self._server.close()
+            self._server, self._server_fd = None, -1
 
 
 def verdict_of_stop(run: Run) -> Verdict | None:
@@ -292,11 +265,3 @@ def verdict_of_stop(run: Run) -> Verdict | None:
     if reason in ("cancel", "shutdown"):
         return Verdict(Outcome.CANCELED, "canceled")
     return FENCED if reason == "fenced" else None
-
-
-def _pidfd(pid: int) -> int:
-    """A descriptor of a process; -1 when it is gone."""
-    try:
-        return os.pidfd_open(pid)
-    except ProcessLookupError:
-        return -1

@@ -26,12 +26,32 @@ RESUME_AT = 0.8
 #: Reasons for which nothing is waited for.
 AT_ONCE = frozenset({"fenced", "spool"})
 _TAIL = 4096
+#: Most characters of a question that are kept.
+_QUESTION = 200
 _MARKERS = re.compile(
     r"\x1b\[K(?:[A-Za-z0-9+/=]+\x1b\[\d+D)+\x1b\[K|\x1b\[[0-9;?]*[A-Za-z]|\x1b[()=>][0-9A-Za-z]?"
 )
 _PROMPT = re.compile(r"[:?>]$|\b(?:password|passphrase|yes/no|y/n|press)\b", re.IGNORECASE)
 #: A pause with a time: it ends by itself, whatever it shows meanwhile.
 _TIMED = re.compile(r"^Pausing for \d+ seconds", re.MULTILINE)
+
+
+def question_in(tail: str, asks: bool) -> str | None:
+    """What a silent playbook waits for an answer to; None: it just works.
+
+    Args:
+        tail: the end of its output, with colors and ansible-runner's marks.
+        asks: its terminal is in the state of a program that reads an answer.
+    """
+    visible = _MARKERS.sub("", tail).replace("\r", "")
+    task = visible[max(visible.rfind("\nTASK ["), 0) :]
+    if _TIMED.search(task):
+        return None
+    unfinished = visible.rpartition("\n")[2].strip()
+    if not asks and not (unfinished and _PROMPT.search(unfinished)):
+        return None
+    lines = [line.strip() for line in visible.split("\n") if line.strip()]
+    return lines[-1][:_QUESTION] if lines else "an answer"
 
 
 class Watch:
@@ -137,17 +157,9 @@ class Watch:
 
     def _waits(self) -> bool:
         """Whether the silence is that of somebody who has asked a question."""
-        visible = _MARKERS.sub("", self._tail).replace("\r", "")
-        task = visible[max(visible.rfind("\nTASK ["), 0) :]
-        if _TIMED.search(task):
-            return False
-        unfinished = visible.rpartition("\n")[2].strip()
-        asks = self._child is not None and self._child.asks()
-        if not asks and not (unfinished and _PROMPT.search(unfinished)):
-            return False
-        lines = [line.strip() for line in visible.split("\n") if line.strip()]
-        self.prompt = lines[-1][:200] if lines else "an answer"
-        return True
+        question = question_in(self._tail, self._child is not None and self._child.asks())
+        self.prompt = question or ""
+        return question is not None
 
     # -- pausing
 

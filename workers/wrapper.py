@@ -141,13 +141,13 @@ def _wrap(command: Command, board: Board) -> int:
             return CANNOT_EXECUTE
         if lease_file.remaining(command.lease_file) <= 0:
             board.fenced = True
-            board.add_killed(process_tree.sweep(grace=0))
+            board.add_killed(process_tree.sweep(grace=0).killed)
             return CANNOT_EXECUTE
         _, ended = process_tree.reap()
         if main in ended:
             board.main_pid = 0
             board.main_status = ended[main]
-            board.add_killed(process_tree.sweep(LEFTOVER_GRACE))
+            board.add_killed(process_tree.sweep(LEFTOVER_GRACE).killed)
             return _code(ended[main])
         if arrived is not None and arrived.si_signo in _PASSED_ON:
             os.kill(main, arrived.si_signo)
@@ -163,7 +163,8 @@ def _execute(command: Command, wrapper: int, board: Board) -> NoReturn:
     try:
         # the terminal's session ends with the wrapper: the hang-up that follows is no news
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python, inherited by exec
+        # ignored by Python, inherited by exec; and the supervisor's own handlers
+        for signum in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir(command.directory)

@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse
 
 from dispatcher import __version__
 from dispatcher.api import docs_page, errors, health
+from dispatcher.api.description import Application
 from dispatcher.api.edge import Edge
 from dispatcher.api.followers import Followers
 from dispatcher.api.parameters import refuse_unknown
@@ -106,7 +107,7 @@ def create_app(settings: Settings) -> FastAPI:
             yield
         services.engine.dispose()
 
-    app = FastAPI(
+    app = Application(
         title="Ansible dispatcher",
         version=__version__,
         description=_DESCRIPTION,

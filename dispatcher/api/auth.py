@@ -22,7 +22,7 @@ from dispatcher.api.services import Services, ServicesParameter
 
 bearer = HTTPBearer(
     scheme_name="token",
-    description="An API token: `Authorization: Bearer dsp_…`. `dispatcher tokens create` makes one.",
+    description="An API token: `Authorization: Bearer dsp_…`. `dispatcher token create` makes one.",
     auto_error=False,
 )
 

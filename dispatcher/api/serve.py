@@ -101,7 +101,7 @@ def _require_token(settings: Settings, services: Services) -> None:
     if not found:
         raise ConfigurationError(
             f"DISPATCHER_API_HOST: {settings.api_host} is not loopback, and there is no API token"
-            " yet: make one with `dispatcher tokens create`"
+            " yet: make one with `dispatcher token create`"
         )
 
 

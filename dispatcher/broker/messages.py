@@ -119,6 +119,15 @@ def manager_payload(manager: Manager, reason: str) -> dict[str, Any]:
     return {"v": VERSION, "manager": str(manager), "reason": reason}
 
 
+def is_trigger(payload: object, manager: Manager) -> bool:
+    """Whether a message triggers this manager, in a form of this version."""
+    return (
+        isinstance(payload, Mapping)
+        and payload.get("v") == VERSION
+        and payload.get("manager") == manager
+    )
+
+
 def live_payload(job_id: int, stored: int, final: bool) -> dict[str, Any]:
     """The notification that events up to counter ``stored`` can be read."""
     return {"v": VERSION, "job_id": job_id, "stored": stored, "final": final}

@@ -38,6 +38,8 @@ FAST_FAILURE: Final = 0.5
 #: Seconds for which nothing is tried after a failure that took longer, so that callers in a row do
 #: not wait for a frozen broker one by one.
 HOLD_OFF: Final = 2.0
+#: Seconds between two warnings that the broker fails.
+SAY_EVERY: Final = 30.0
 #: Seconds without live notifications after one failed; followers poll anyway.
 LIVE_HOLD_OFF: Final = 5.0
 
@@ -60,6 +62,7 @@ class Publisher:
         self._slots = threading.BoundedSemaphore(self._limit)
         self._quiet_until = 0.0
         self._live_quiet_until = 0.0
+        self._said_until = 0.0
 
     def after_fork(self) -> None:
         """Forget connections inherited over a plain fork; their sockets belong to the parent."""
@@ -108,6 +111,15 @@ class Publisher:
         except Exception as error:
             self._live_quiet_until = clock.monotonic() + LIVE_HOLD_OFF
             log.debug("live notification not sent", error=repr(error))
+
+    def say_failed(self, what: str, error: Exception) -> None:
+        """Write a failure to the log: seldom, because an outage makes one in every pass."""
+        words = f"{type(error).__name__}: {error}"
+        if clock.monotonic() < self._said_until:
+            log.debug("the broker failed", what=what, error=words)
+            return
+        self._said_until = clock.monotonic() + SAY_EVERY
+        log.warning("the broker failed", what=what, error=words)
 
     def is_quiet(self) -> bool:
         """Whether a slow failure was so recent that nothing is tried."""
@@ -256,6 +268,6 @@ class Round:
         except Exception as error:
             # whatever it was: a failed publish must never reach a caller that has committed
             self._broken = True
-            log.warning("the broker failed", what=what, error=f"{type(error).__name__}: {error}")
+            self._publisher.say_failed(what, error)
             return False
         return True

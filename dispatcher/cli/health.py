@@ -13,7 +13,7 @@ from dispatcher import health as health_files
 from dispatcher import settings as settings_module
 from dispatcher.cli.output import say
 from dispatcher.embedded.ports import url_of
-from dispatcher.embedded.state import node_data_dir, running_stack
+from dispatcher.embedded.state import node_data_dir
 from dispatcher.settings import Settings
 
 _TIMEOUT = 5.0
@@ -46,9 +46,10 @@ def health(role: Annotated[Role, typer.Argument(help="The role.")]) -> None:
 
 
 def _api_reasons(settings: Settings) -> list[str]:
-    stack = running_stack(settings.data_dir)
-    base = stack.api_url if stack else url_of(settings.api_host, settings.api_port)
-    url = f"{base}/readyz"
+    said = health_files.read(settings.data_dir, Role.API)
+    # its own word: the port may have been an option of the role, or any free one
+    listens = said.url if said is not None and said.alive else None
+    url = f"{listens or url_of(settings.api_host, settings.api_port)}/readyz"
     with requests.Session() as session:
         session.trust_env = False  # a proxy is not for one's own machine
         try:

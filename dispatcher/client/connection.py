@@ -147,7 +147,7 @@ def raise_refusal(answer: requests.Response) -> NoReturn:
     if code in (400, 413):
         raise InvalidRequest({"request": detail})
     if code in (401, 403):
-        raise NotAllowed(detail)
+        raise NotAllowed(f"{detail} (DISPATCHER_TOKEN)")
     if code == 404:
         raise NotFound(detail)
     if code == 405:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Any, Final
@@ -187,6 +188,7 @@ class JobState:
     Attributes:
         job_day: the events' partition.
         stored: events that are stored; their counters are 1 … stored.
+        pending_reason, explanation: why it waits, why it ended so.
     """
 
     id: int
@@ -196,6 +198,8 @@ class JobState:
     stored: int
     cancel_requested: bool
     events_complete: bool
+    pending_reason: Mapping[str, Any] | None
+    explanation: str
 
     @property
     def final(self) -> bool:
@@ -205,7 +209,7 @@ class JobState:
 
 _STATE = (
     "SELECT job.id, job.status, job.outcome, job.job_day, coalesce(job_progress.stored, 0),"
-    " job.cancel_requested, job.events_complete"
+    " job.cancel_requested, job.events_complete, job.pending_reason, job.explanation"
     " FROM job LEFT JOIN job_progress ON job_progress.job_id = job.id"
 )
 

@@ -1,22 +1,20 @@
 """Ending what an earlier ``dispatcher up`` left behind when it was killed.
 
 Roles get a signal when their parent dies, and so do the servers; what is found here did not heed
-it in time, or was left by a role that was killed itself. Supervisors of playbooks are in sessions
-of their own: they are left alone, the node's next agent adopts them.
+it in time, or was left by a role that was killed itself. It is killed, not asked: nothing that a
+role holds is lost with it, and an agent that is asked stops its playbooks. Their supervisors are in
+sessions of their own: they go on, and the node's next agent adopts them.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
 from pathlib import Path
 
-from dispatcher import clock
 from dispatcher.embedded.processes import ProcessMark, rest_of_session
+from dispatcher.embedded.servers import NAMES
 from dispatcher.embedded.state import StackState
-
-_PATIENCE = 6.0
 
 
 def stop_left_overs(state: StackState, data_dir: Path) -> list[str]:
@@ -27,26 +25,16 @@ def stop_left_overs(state: StackState, data_dir: Path) -> list[str]:
     Returns:
         Names of the roles of which something was left.
     """
-    left: dict[str, list[ProcessMark]] = {}
+    left = []
     for process in state.processes:
-        if process.mark is None or process.name in ("postgresql", "valkey"):
+        if process.mark is None or process.name in NAMES:
             continue
         found = [mark for mark in _session(process.mark, data_dir) if mark.alive()]
+        for mark in found:
+            mark.stop([(signal.SIGKILL, 2.0)])
         if found:
-            left[process.name] = found
-    marks = [mark for found in left.values() for mark in found]
-    _send(marks, signal.SIGTERM)
-    deadline = clock.monotonic() + _PATIENCE
-    while any(mark.alive() for mark in marks) and clock.monotonic() < deadline:
-        clock.sleep(0.05)
-    for mark in marks:
-        mark.stop([(signal.SIGKILL, 2.0)])
-    return list(left)
-
-
-def _send(marks: Iterable[ProcessMark], number: signal.Signals) -> None:
-    for mark in marks:
-        mark.stop([(number, 0.0)])
+            left.append(process.name)
+    return left
 
 
 def _session(leader: ProcessMark, data_dir: Path) -> list[ProcessMark]:

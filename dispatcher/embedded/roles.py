@@ -60,7 +60,12 @@ def standard_roles(settings: Settings, api_url: str) -> list[Role]:
         Role("beat", (*passes, "beat"), settings, _says_so(settings.data_dir, "beat")),
         Role("control", (*passes, "control"), settings, _says_so(settings.data_dir, "control")),
         Role(
-            "worker", ("-m", "workers.app", "worker"), node_settings, _says_so(directory, "worker")
+            "worker",
+            ("-m", "workers.app", "worker"),
+            node_settings,
+            _says_so(directory, "worker"),
+            # told to stop it would cancel its playbooks; killed, its agent lets them go on
+            death_signal=signal.SIGKILL,
         ),
     ]
 

@@ -12,18 +12,19 @@ import argparse
 import sys
 import tempfile
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # so that it runs from a source tree too
 
 from dispatcher import settings as settings_module
-from dispatcher.cli.exit_codes import of_error
+from dispatcher.cli.exit_codes import DETACHED, of_error
 from dispatcher.cli.server import serving
 from dispatcher.client.client import Client
 from dispatcher.client.pack import pack
 from dispatcher.client.submission import submit
 from dispatcher.domain.launch import RunRequest
-from dispatcher.errors import DispatcherError
+from dispatcher.errors import DispatcherError, NotCancelable
 from examples.host_install.ssh_hosts import SshHost, inventory, running_hosts
 from examples.host_install.watch import Watch, print_summary, watch
 
@@ -49,7 +50,13 @@ def install(client: Client, hosts: list[SshHost]) -> tuple[list[Watch], dict[str
             )
             job, _ = submit(client, request, bundle, idempotency_key=str(uuid.uuid4()))
             watches.append(Watch(host.name, job))
-    watch(watches, client.connection)
+    try:
+        watch(watches, client.connection)
+    except KeyboardInterrupt:
+        for each in watches:
+            with suppress(NotCancelable):
+                client.cancel(each.job.id)
+        raise
     changed: dict[str, int] = {}
     for each in watches:
         _, summaries = client.host_summaries(each.job.id, limit=1)
@@ -100,3 +107,6 @@ if __name__ == "__main__":
     except DispatcherError as error:
         print(f"run: {error}", file=sys.stderr)
         sys.exit(of_error(error))
+    except KeyboardInterrupt:
+        print("run: interrupted; the jobs were canceled", file=sys.stderr)
+        sys.exit(DETACHED)

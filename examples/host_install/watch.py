@@ -146,7 +146,8 @@ def _print_changes(watches: Sequence[Watch], threads: Sequence[threading.Thread]
 
 def _table(watches: Sequence[Watch]) -> Table:
     ended = sum(each.job.final for each in watches)
-    table = Table("host", "job", "status", "seconds", "events", "reads", "")
+    table = Table("host", "job", "status", "seconds", "events", "reads")
+    table.add_column("where, or why not", min_width=40)
     table.title = f"{ended} of {len(watches)} ended"
     for each in watches:
         job = each.job

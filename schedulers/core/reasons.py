@@ -59,7 +59,7 @@ def words(code: str, data: Mapping[str, Any]) -> str:
     """
     try:
         return _WORDS[code](data)
-    except (KeyError, TypeError, IndexError):
+    except (AttributeError, IndexError, KeyError, TypeError):
         return f"Waits: {code}."
 
 
@@ -84,8 +84,13 @@ def _dependency(data: Mapping[str, Any]) -> str:
 
 def _host_lock(data: Mapping[str, Any]) -> str:
     more = data["keys_total"] - len(data["keys"])
-    hosts = ", ".join(data["keys"]) + (f" and {more} more" if more > 0 else "")
+    hosts = ", ".join(map(_locked, data["keys"])) + (f" and {more} more" if more > 0 else "")
     return f"Waits for the locks on {hosts}: {_before(data, data['jobs_total'])}."
+
+
+def _locked(key: str) -> str:
+    """What a lock key stands for (``host:<address>:<port>``, ``inventory:<digest>``)."""
+    return "the whole inventory" if key.startswith("inventory:") else key.removeprefix("host:")
 
 
 def _exclusive_kind(data: Mapping[str, Any]) -> str:

@@ -109,11 +109,16 @@ class LeadingScheduler(Scheduler):  # type: ignore[misc]
     leadership: Leadership
     publisher: Publisher
     health: Health
+    broker_answers = True
 
     def tick(self, *args: Any, **kwargs: Any) -> float:
         """One round of Celery's loop; the seconds to sleep."""
         ticks = self.leadership.ticks()
-        self.health.say({"database": "not reachable"} if self.leadership.database_away else {})
+        missing = {
+            "database": self.leadership.database_away,
+            "broker": ticks and not self.broker_answers,
+        }
+        self.health.say({name: "not reachable" for name, away in missing.items() if away})
         if not ticks:
             return LONGEST_SLEEP
         return float(super().tick(*args, **kwargs))
@@ -124,7 +129,8 @@ class LeadingScheduler(Scheduler):  # type: ignore[misc]
         """Trigger a manager; bounded in time, and a failure is the timer's matter."""
         if advance:
             self.reserve(entry)
-        self.publisher.trigger(Manager(entry.args[0]["manager"]), "beat")
+        manager = Manager(entry.args[0]["manager"])
+        self.broker_answers = self.publisher.trigger(manager, "beat")
 
 
 def entries(settings: Settings) -> dict[str, dict[str, Any]]:

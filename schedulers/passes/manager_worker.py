@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from celery import Celery, signals
@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dispatcher import logs
 from dispatcher.broker.celery_app import make_app, start_worker
-from dispatcher.broker.messages import RUN_MANAGER, VERSION, Manager, manager_queue
+from dispatcher.broker.messages import RUN_MANAGER, Manager, is_trigger, manager_queue
 from dispatcher.db.engine import is_away
 from dispatcher.metrics import MESSAGES_IGNORED
 from dispatcher.settings import Settings
@@ -48,8 +48,8 @@ def make_worker_app(settings: Settings, manager: Manager, stopping: Stopping) ->
 
     signals.worker_process_init.connect(open_runner, weak=False)
 
-    def run_manager(payload: Mapping[str, Any]) -> None:
-        if payload.get("v") != VERSION or payload.get("manager") != manager:
+    def run_manager(payload: object) -> None:
+        if not is_trigger(payload, manager):
             MESSAGES_IGNORED.labels(RUN_MANAGER).inc()
             return
         trigger(runners[0], manager)

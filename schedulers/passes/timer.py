@@ -34,6 +34,8 @@ PERIODS_TO_TRIGGER: Final = 3
 PERIODS_TO_RUN: Final = 6
 #: Seconds between two looks, at most.
 LOOK_EVERY: Final = 1.0
+#: Seconds that a pass without a message has to end when control ends.
+CHILD_ENDS_WITHIN: Final = 2.0
 #: Seconds between two looks at the broker.
 BROKER_EVERY: Final = 5.0
 
@@ -56,6 +58,7 @@ class Timer:
         self._publisher = Publisher(make_app(settings, profile="publisher"))
         self._health = Health(settings, "control")
         self._child: subprocess.Popen[bytes] | None = None
+        self._child_started = 0.0
         self._broker_answers = True
         self._broker_due = 0.0
         self._triggered: dict[Manager, float] = {}
@@ -70,10 +73,19 @@ class Timer:
             self.look()
             clock.sleep(min(LOOK_EVERY, shortest / 2))
         if self._child is not None:
-            self._child.terminate()
-            self._child.wait(timeout=3)
+            self._end_child(self._child)
         self._health.close()
         return 0
+
+    @staticmethod
+    def _end_child(child: subprocess.Popen[bytes]) -> None:
+        """End it after the window in hand, or without that when it takes too long."""
+        child.terminate()
+        try:
+            child.wait(timeout=CHILD_ENDS_WITHIN)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
 
     def look(self) -> None:
         """One look: health, overdue managers, triggers."""
@@ -98,18 +110,18 @@ class Timer:
             self._broker_due = clock.monotonic() + BROKER_EVERY
 
     def _trigger(self, late: Collection[Overdue]) -> None:
-        to_run = []
-        for found in late:
-            periods = found.age / period(self._settings, found.manager)
-            if not self._broker_answers and periods >= 1:
-                to_run.append(found.manager)
-            elif periods >= PERIODS_TO_RUN and self._was_triggered(found.manager):
-                log.warning("nobody takes the triggers", manager=str(found.manager))
-                to_run.append(found.manager)
-            elif periods >= PERIODS_TO_TRIGGER and not self._send(found.manager):
-                to_run.append(found.manager)
+        to_run = [found.manager for found in late if self._needs_a_child(found)]
         if to_run:
             self._run(to_run)
+
+    def _needs_a_child(self, found: Overdue) -> bool:
+        """Trigger a late manager by message; whether its pass must be run without one."""
+        periods = found.age / period(self._settings, found.manager)
+        if not self._broker_answers:
+            return periods >= 1
+        if periods >= PERIODS_TO_RUN and self._was_triggered(found.manager):
+            return True
+        return periods >= PERIODS_TO_TRIGGER and not self._send(found.manager)
 
     def _send(self, manager: Manager) -> bool:
         """Trigger by message, at most once in a period; false when the broker failed."""
@@ -129,12 +141,17 @@ class Timer:
 
     def _run(self, managers: Collection[Manager]) -> None:
         """Run passes in a child process, one child at a time: it has a connection of its own."""
-        if self._child is not None:
-            if self._child.poll() is None:
+        if self._child is not None and self._child.poll() is None:
+            limit = self._settings.manager_timeout + self._settings.manager_grace
+            if clock.monotonic() - self._child_started < limit:
                 return
-            self._child = None
+            self._child.kill()
+            self._child.wait()
+        if self._broker_answers:
+            log.warning("nobody takes the triggers", managers=sorted(managers))
+        self._child_started = clock.monotonic()
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "schedulers.passes.app", "pass", *map(str, managers)],
+            [sys.executable, "-m", "schedulers.passes.app", "pass", *managers],
             stdin=subprocess.DEVNULL,
         )
 

@@ -17,7 +17,7 @@ def test_two_nodes_share_twenty_jobs_and_neither_runs_fewer_than_five(
     bundle = play("- ansible.builtin.ping:")
     with stack.worker("n2"):
         wait_until(
-            lambda: {n.name for n in client.nodes() if n.state == "ready"} >= {"n1", "n2"},
+            lambda: {n.name for n in client.nodes() if n.state == "alive"} >= {"n1", "n2"},
             what="both nodes are ready",
         )
         jobs = [stack.launch(client, bundle).id for _ in range(20)]

@@ -61,11 +61,15 @@ def publisher(settings: Settings) -> Publisher:
 
 
 def pool_children(started: Role) -> list[int]:
-    """The processes in which passes run: grandchildren of the parent."""
+    """The processes in which workers run passes: grandchildren of the parent, forked from it."""
     direct = {
         int(p) for p in Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
     }
-    return [pid for pid in children_of(started.pid) if pid not in direct]
+    return [
+        pid
+        for pid in children_of(started.pid)
+        if pid not in direct and b"control" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 def test_every_manager_runs_once_control_is_up_and_a_wake_up_starts_jobs(
@@ -133,6 +137,22 @@ def test_a_manager_killed_inside_a_pass_is_followed_at_once(
 
         wait_until(woken, timeout=12)
         assert job_id
+
+
+def test_jobs_are_started_while_the_managers_workers_are_frozen(
+    engine: Engine, settings: Settings
+) -> None:
+    """The broker answers, and nobody takes the triggers: the timer runs the passes itself."""
+    settings = settings.model_copy(update={"manager_period": 1.0, "recovery_period": 1.0})
+    with role(settings, "control") as control:
+        wait_until(lambda: all_ran(engine), timeout=40)
+        with changed(engine) as connection:
+            make_node(connection)
+        for pid in pool_children(control):
+            os.kill(pid, signal.SIGSTOP)
+        launch(engine)
+        # one that froze inside a pass is followed when its lease ends
+        wait_until(lambda: statuses(engine) == {"waiting": 1}, timeout=60)
 
 
 def task_holder(engine: Engine) -> int | None:

@@ -12,6 +12,7 @@ from dispatcher.settings import Settings
 from tests.nodes import NodeUnderTest, counters, job_row, paced, wait_final, waiting_job
 from tests.tcp_proxy import in_front_of
 from tests.waiting import wait_until
+from workers import leftovers
 from workers.run_dir import RunDir
 from workers.spool import SpoolReader
 
@@ -36,13 +37,13 @@ def test_a_database_that_is_away_during_a_run_costs_nothing_and_doubles_nothing(
             with engine.begin() as connection:
                 job_id, dispatch_id = waiting_job(connection, node_id, paced(gate, tasks=40))
             node.hand_over((job_id, dispatch_id))
-            wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=40)
+            wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
             proxy.cut()
             gate.touch()
             run = RunDir(node.data_dir / "runs" / str(dispatch_id))
-            result = wait_until(run.read_result, what="the playbook ends meanwhile", timeout=40)
+            result = wait_until(run.read_result, what="the playbook ends meanwhile", timeout=60)
             assert job_row(engine, job_id).status == "running"
-            wait_until(lambda: "events cannot be stored" in node.log())
+            wait_until(lambda: "events cannot be stored now" in node.log())
             with engine.begin() as connection:
                 late = waiting_job(connection, node_id)
             proxy.restore()
@@ -52,6 +53,32 @@ def test_a_database_that_is_away_during_a_run_costs_nothing_and_doubles_nothing(
             assert counters(engine, job_id) == list(range(1, result.events_total + 1))
             assert SpoolReader(run.spool).size == result.spool_bytes
             assert wait_final(engine, late[0]).status == "successful"
+        finally:
+            node.kill()
+
+
+def test_an_outage_longer_than_fencing_stops_the_playbooks_by_design(
+    settings: Settings, database_url: str, engine: Engine
+) -> None:
+    proxy, url = in_front_of(database_url)
+    short = {"node_lost_after": 17.0, "node_lost_margin": 12.1, "heartbeat": 0.4}
+    node = NodeUnderTest(through(settings, url), **short)
+    with proxy:
+        node.start("agent")
+        try:
+            node_id = node.wait_registered(engine)
+            with engine.begin() as connection:
+                play = paced(node.data_dir / "never")
+                job_id, dispatch_id = waiting_job(connection, node_id, play)
+            node.hand_over((job_id, dispatch_id))
+            wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
+            proxy.cut()
+            run = RunDir(node.data_dir / "runs" / str(dispatch_id))
+            wait_until(run.read_result, what="the playbook is stopped", timeout=30)
+            assert leftovers.find(str(dispatch_id)) == []
+            proxy.restore()
+            row = wait_final(engine, job_id)
+            assert (row.status, row.outcome, row.events_complete) == ("error", "fenced", True)
         finally:
             node.kill()
 
@@ -66,7 +93,7 @@ def test_without_a_broker_the_node_finds_its_jobs_by_itself(
         node_id = node.wait_registered(engine)
         with engine.begin() as connection:
             job_id, _ = waiting_job(connection, node_id)
-        assert wait_final(engine, job_id, timeout=40).status == "successful"
+        assert wait_final(engine, job_id, timeout=60).status == "successful"
     finally:
         node.kill()
 

@@ -46,7 +46,7 @@ def started(node: NodeUnderTest, engine: Engine, play: str) -> tuple[int, UUID]:
     with engine.begin() as connection:
         job_id, dispatch_id = waiting_job(connection, node_id, play)
     node.hand_over((job_id, dispatch_id))
-    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=40)
+    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
     return job_id, dispatch_id
 
 
@@ -61,7 +61,7 @@ def test_a_killed_agent_is_started_again_and_takes_its_playbook_over(
     os.kill(agent, signal.SIGKILL)
     wait_until(lambda: node.agent_pid != agent)
     gate.touch()
-    row = wait_final(engine, job_id, timeout=40)
+    row = wait_final(engine, job_id, timeout=60)
     assert (row.status, row.events_complete) == ("successful", True)
     assert run_dir(node, dispatch_id).read_supervisor() == supervisor, "the same run went on"
     result = run_dir(node, dispatch_id).read_result()
@@ -117,7 +117,7 @@ def test_a_refused_renewal_kills_the_playbooks_and_the_agent_comes_back_under_a_
     with engine.begin() as connection:
         connection.execute(update(t.node_lease).values(state="lost"))
     wait_until(lambda: leftovers.find(str(dispatch_id)) == [], what="no process is left")
-    row = wait_final(engine, job_id, timeout=40)
+    row = wait_final(engine, job_id, timeout=60)
     assert (row.status, row.outcome) == ("error", "fenced")
 
     def lease() -> tuple[int, str]:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, select
 
+from dispatcher import settings as settings_module
 from dispatcher.actions.cancel import cancel_job
-from dispatcher.broker.celery_app import make_app
-from dispatcher.broker.messages import START_JOBS, Dispatch, Owed, node_queue
-from dispatcher.broker.publish import Publisher
+from dispatcher.broker.messages import Dispatch
 from dispatcher.db import tables as t
+from dispatcher.db.engine import make_engine
+from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.secrets import Cipher
-from dispatcher.settings import Settings
+from tests.databases import Databases
 from tests.factories import make_job
 from tests.nodes import (
     HELLO,
     NodeUnderTest,
     counters,
-    job_row,
     paced,
     wait_final,
-    wait_status,
     waiting_job,
 )
 from tests.waiting import wait_until
@@ -31,13 +31,27 @@ from workers.handover import hand_over, line
 from workers.spool import SpoolReader
 
 
-@pytest.fixture
-def node(settings: Settings) -> Iterator[NodeUnderTest]:
-    """An agent alone; jobs are handed over as its Celery worker does it."""
+@pytest.fixture(scope="module")
+def node(
+    databases: Databases, migrated_template: str, valkey: EmbeddedValkey, session_dir: Path
+) -> Iterator[NodeUnderTest]:
+    """An agent alone, one for all tests here; jobs are handed over as its Celery worker does it."""
+    url = databases.make("node_runs", template=migrated_template)
+    settings = settings_module.load(
+        database_url=url, broker_url=valkey.url(0), data_dir=session_dir / "node_runs"
+    )
     made = NodeUnderTest(settings)
     made.start("agent")
     yield made
     made.kill()
+    databases.drop("node_runs")
+
+
+@pytest.fixture
+def engine(node: NodeUnderTest) -> Iterator[Engine]:
+    made = make_engine(node.settings, application_name="test", pool_size=5)
+    yield made
+    made.dispose()
 
 
 def test_a_waiting_job_is_run_and_everything_about_it_is_stored(
@@ -65,9 +79,13 @@ def test_a_waiting_job_is_run_and_everything_about_it_is_stored(
         ).all()
         assert [e.uuid for e in stored] == [line.split(b"\t")[1].decode() for line in spooled.lines]
         assert any("hello" in e.stdout for e in stored)
-        summary = connection.execute(select(t.job_host_summary)).one()
+        summary = connection.execute(
+            select(t.job_host_summary).where(t.job_host_summary.c.job_id == job_id)
+        ).one()
         assert (summary.job_id, summary.host_name, summary.ok) == (job_id, "localhost", 1)
-        result = connection.execute(select(t.job_result)).one()
+        result = connection.execute(
+            select(t.job_result).where(t.job_result.c.job_id == job_id)
+        ).one()
         assert (result.events_total, result.playbook_outcome) == (len(stored), None)
         assert result.evidence["rc"] == 0
         assert connection.scalar(select(t.workflow_touch.c.workflow_job_id)) == workflow
@@ -98,39 +116,6 @@ def test_a_secret_reaches_the_playbook_and_nothing_of_it_stays_on_disk(
     assert secret not in node.log()
 
 
-def test_messages_reach_the_node_and_a_duplicate_or_an_unknown_one_changes_nothing(
-    settings: Settings, engine: Engine
-) -> None:
-    node = NodeUnderTest(settings)
-    node.start("worker")
-    try:
-        node_id = node.wait_registered(engine)
-        publisher = Publisher(make_app(settings, profile="publisher"))
-        with engine.begin() as connection:
-            job_id, dispatch_id = waiting_job(connection, node_id)
-        start = Owed(starts=(Dispatch(job_id, dispatch_id, node.name),))
-        assert publisher.publish(start)
-        first = wait_final(engine, job_id)
-        assert first.status == "successful"
-
-        duplicates = 'dispatcher_claims_total{result="duplicate"}'
-        before = node.metric(duplicates)  # its own look may have been faster than the message
-        app = make_app(settings, profile="publisher")
-        app.send_task(START_JOBS, args=({"v": 99},), queue=node_queue(node.name), retry=False)
-        assert publisher.publish(start)
-        wait_until(lambda: node.metric(duplicates) == before + 1)
-        wait_until(
-            lambda: node.metric('dispatcher_messages_ignored_total{task="workers.start_jobs"}') == 1
-        )
-        assert job_row(engine, job_id) == first
-        assert node.metric('dispatcher_claims_total{result="claimed"}') == 1
-        assert node.stop() == 0
-        with engine.connect() as connection:
-            assert connection.scalar(select(t.node_lease.c.state)) == "left"
-    finally:
-        node.kill()
-
-
 def test_a_job_whose_message_was_lost_is_found_by_the_nodes_own_look(
     node: NodeUnderTest, engine: Engine
 ) -> None:
@@ -138,32 +123,6 @@ def test_a_job_whose_message_was_lost_is_found_by_the_nodes_own_look(
     with engine.begin() as connection:
         job_id, _ = waiting_job(connection, node_id)
     assert wait_final(engine, job_id).status == "successful"
-
-
-def test_jobs_beyond_the_nodes_room_wait_there_and_are_taken_in_order(
-    settings: Settings, engine: Engine
-) -> None:
-    node = NodeUnderTest(settings, node_max_jobs=1)
-    gate = node.data_dir / "gate"
-    node.start("agent")
-    try:
-        node_id = node.wait_registered(engine)
-        with engine.begin() as connection:
-            first = waiting_job(connection, node_id, paced(gate, tasks=1))
-        node.hand_over(first)
-        wait_status(engine, first[0], "running")
-        with engine.begin() as connection:
-            second, third = (waiting_job(connection, node_id) for _ in range(2))
-        node.hand_over(second, third)
-        wait_until(lambda: job_row(engine, third[0]).queued_on_node)
-        assert job_row(engine, second[0]).queued_on_node
-        gate.touch()
-        rows = [wait_final(engine, job_id) for job_id, _ in (first, second, third)]
-        assert [row.status for row in rows] == ["successful"] * 3
-        assert rows[0].finished <= rows[1].started
-        assert rows[1].finished <= rows[2].started
-    finally:
-        node.kill()
 
 
 def test_a_canceled_job_ends_canceled_with_no_process_left(
@@ -205,49 +164,18 @@ def test_a_job_whose_content_is_damaged_ends_in_error_and_others_go_on(
     node_id = node.wait_registered(engine)
     with engine.begin() as connection:
         broken = waiting_job(connection, node_id, HELLO + "# another digest\n")
-        connection.execute(t.content_chunk.update().values(bytes=b"no archive"))
+        digest = select(t.job.c.bundle_digest).where(t.job.c.id == broken[0]).scalar_subquery()
+        connection.execute(
+            t.content_chunk.update()
+            .where(t.content_chunk.c.digest == digest)
+            .values(bytes=b"no archive")
+        )
         unreadable = waiting_job(connection, node_id, inputs={"secret_vars": b"no token"})
         good = waiting_job(connection, node_id, HELLO + "# and another\n")
     node.hand_over(broken, unreadable, good)
     row = wait_final(engine, broken[0])
     assert (row.status, row.outcome) == ("error", "project")
-    assert "damaged" in row.explanation
+    assert "content cannot be used" in row.explanation
     row = wait_final(engine, unreadable[0])
     assert (row.status, row.outcome) == ("error", "credentials")
     assert wait_final(engine, good[0]).status == "successful"
-
-
-def test_ten_running_jobs_need_four_database_connections_at_most(
-    settings: Settings, engine: Engine
-) -> None:
-    node = NodeUnderTest(settings)
-    gate = node.data_dir / "gate"
-    node.start("worker")
-    try:
-        node_id = node.wait_registered(engine)
-        with engine.begin() as connection:
-            jobs = [waiting_job(connection, node_id, paced(gate, tasks=i)) for i in range(10)]
-        node.hand_over(*jobs)
-        count = text(
-            "SELECT count(*) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND application_name LIKE 'dispatcher-node%'"
-        )
-        most = 0
-
-        def all_running() -> bool:
-            nonlocal most
-            with engine.connect() as connection:
-                most = max(most, connection.scalar(count) or 0)
-                running = connection.scalar(
-                    text("SELECT count(DISTINCT job_id) FROM job_event WHERE event LIKE '%ok'")
-                )
-            return running == 10
-
-        wait_until(all_running, timeout=60)
-        gate.touch()
-        for job_id, _ in jobs:
-            assert wait_final(engine, job_id, timeout=60).status == "successful"
-            all_running()
-        assert 0 < most <= 4
-    finally:
-        node.kill()

@@ -34,7 +34,7 @@ def test_a_second_agent_on_one_data_directory_is_refused(
     nodes += [node, other]
     node.start("agent")
     node.wait_registered(engine)
-    assert other.start("worker").wait(30) == 2
+    assert other.start("worker").wait(60) == 2
     assert "another agent" in other.log()
     assert str(node.process.pid if node.process else "") in other.log()
     with engine.connect() as connection:
@@ -48,7 +48,7 @@ def test_a_name_that_another_node_holds_is_refused_and_the_worker_stops(
         make_node(connection, "n1")
     node = NodeUnderTest(settings)
     nodes.append(node)
-    assert node.start("worker").wait(30) == 2
+    assert node.start("worker").wait(60) == 2
     assert "'n1' is held by another node" in node.log()
 
 
@@ -57,7 +57,7 @@ def test_settings_under_which_fencing_would_not_hold_are_refused(
 ) -> None:
     node = NodeUnderTest(settings, node_lost_margin=5.0)
     nodes.append(node)
-    assert node.start("worker").wait(30) == 2
+    assert node.start("worker").wait(60) == 2
     assert "DISPATCHER_NODE_LOST_MARGIN" in node.log()
 
 
@@ -67,7 +67,7 @@ def running_job(node: NodeUnderTest, engine: Engine, gate: Path) -> tuple[int, R
     with engine.begin() as connection:
         job_id, dispatch_id = waiting_job(connection, node_id, paced(gate, tasks=5))
     node.hand_over((job_id, dispatch_id))
-    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=40)
+    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
     return job_id, RunDir(node.data_dir / "runs" / str(dispatch_id))
 
 
@@ -109,7 +109,7 @@ def test_the_policy_detach_leaves_playbooks_running_for_the_next_worker(
     assert lease_state(engine) == ("alive", False)
     node.start("worker")
     gate.touch()
-    row = wait_final(engine, job_id, timeout=40)
+    row = wait_final(engine, job_id, timeout=60)
     assert (row.status, row.events_complete) == ("successful", True)
     assert lease_state(engine) == ("alive", True)
 
@@ -132,7 +132,7 @@ def test_the_policy_drain_waits_for_what_runs_and_a_second_signal_lets_go(
     wait_until(lambda: lease_state(engine) == ("alive", True))
     node.process.send_signal(signal.SIGTERM)
     gate.touch()
-    assert node.process.wait(30) == 0
+    assert node.process.wait(60) == 0
     assert job_row(engine, job_id).status == "successful"
     assert lease_state(engine) == ("left", False)
 
@@ -150,7 +150,7 @@ def test_an_agent_whose_parent_is_killed_lets_go_and_a_new_worker_takes_over(
     node.start("worker")
     wait_until(lambda: len(node.pids("celery")) == 1, what="the old processes have ended")
     gate.touch()
-    assert wait_final(engine, job_id, timeout=40).status == "successful"
+    assert wait_final(engine, job_id, timeout=60).status == "successful"
     assert run.read_result() is not None
 
 
@@ -160,5 +160,5 @@ def test_a_schema_that_is_missing_stops_the_worker(
     given = settings.model_dump(exclude_unset=True) | {"database_url": empty_database_url}
     node = NodeUnderTest(settings_module.load(**given))
     nodes.append(node)
-    assert node.start("worker").wait(30) == 2
+    assert node.start("worker").wait(60) == 2
     assert "dispatcher migrate" in node.log()

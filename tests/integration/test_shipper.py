@@ -208,7 +208,7 @@ def test_a_run_with_events_missing_never_ends_successful(
     spooled.end(total=4)
     ship(engine)
     row = wait_final(engine, spooled.job_id)
-    assert (row.status, row.outcome) == ("error", "internal")
+    assert (row.status, row.outcome, row.events_complete) == ("error", "internal", False)
     assert "3 of 4 events" in row.explanation
 
 
@@ -232,6 +232,37 @@ def test_one_run_whose_events_the_database_refuses_holds_up_no_other(
     row = wait_final(engine, bad.job_id)
     assert (row.status, row.outcome, row.events_complete) == ("error", "internal", False)
     assert "cannot be stored" in row.explanation
+
+
+def test_a_database_that_refuses_everybody_is_waited_for_and_nobody_is_to_blame(
+    settings: Settings,
+    engine: Engine,
+    runs: Runs,
+    ship: Start,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fail-over leaves the old connection on a server that only reads."""
+    monkeypatch.setattr("workers.shipper.MOST_STRIKES", 1)
+    spooled = Spooled(engine, settings.data_dir, runs)
+    spooled.append(3)
+    spooled.end()
+    with engine.begin() as connection:
+        name = connection.scalar(text("SELECT current_database()"))
+        connection.execute(text(f"ALTER DATABASE {name} SET default_transaction_read_only = on"))
+    standby = make_engine(settings, application_name="standby")
+
+    def any_server(_: object, __: object, ___: object, arguments: dict[str, str]) -> None:
+        arguments.pop("target_session_attrs")
+
+    event.listen(standby, "do_connect", any_server)
+    shipper = ship(standby)
+    wait_until(lambda: shipper.away)
+    with engine.begin() as connection:
+        connection.execute(text("SET TRANSACTION READ WRITE"))
+        connection.execute(text(f"ALTER DATABASE {name} RESET default_transaction_read_only"))
+    assert wait_final(engine, spooled.job_id).status == "successful"
+    assert exact(engine, spooled)
+    standby.dispose()
 
 
 def test_nothing_is_stored_for_a_job_that_has_been_taken_away(

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.events import MAX_EVENT_DATA, EventStream
@@ -174,6 +174,7 @@ def test_the_recap_is_whole_whatever_its_size() -> None:
     assert json.loads(row.event_data)["ok"] == ok
 
 
+@settings(max_examples=40)
 @given(
     st.dictionaries(
         st.text(max_size=9),

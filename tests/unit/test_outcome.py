@@ -123,6 +123,12 @@ def test_a_stopped_run_says_what_the_playbook_had_reached() -> None:
     assert decide(FINE, STRICT).playbook_outcome is None
 
 
+def test_what_could_not_be_ended_is_said_whatever_the_outcome() -> None:
+    words = "1 processes of another account could not be ended"
+    assert decide(replace(FINE, survivors=1), STRICT).explanation == words
+    assert decide(replace(FINE, stop="cancel", survivors=1), STRICT).explanation.endswith(words)
+
+
 def test_a_host_row_holds_every_count() -> None:
     evidence = played(
         2, ok={"a": 1}, changed={"a": 2}, failures={"a": 3}, skipped={"a": 4}, dark={"b": 1}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.playbook_command import CannotStart, environment, playbook_path, prepare, yaml_text
@@ -146,6 +146,7 @@ _values = st.recursive(
 )
 
 
+@settings(max_examples=40)
 @given(_values)
 def test_extra_variables_survive_their_file(value: Any) -> None:
     assert yaml.load(yaml_text(value, unsafe=True), _Loader) == value

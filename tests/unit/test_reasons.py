@@ -17,7 +17,7 @@ HELD = {"jobs": [3, 4], "jobs_total": 2, "reserved_for": None}
 ONE = {"jobs": [3], "jobs_total": 1, "reserved_for": None}
 FULL = {"group": "default", "needed": 6, "free": 2, "largest": 16}
 LIMIT = {"group": "default", "limit": "max_forks", "allowed": 20, "used": 15, "needed": 6}
-HOSTS = ["10.0.0.1:22", "10.0.0.2:22", "10.0.0.3:22"]
+HOSTS = ["host:10.0.0.1:22", "host:10.0.0.2:22", "host:10.0.0.3:22"]
 #: The data behind the sentences on the page.
 EXAMPLES = {
     "dependency": {"jobs": [3, 4], "jobs_total": 2},
@@ -35,7 +35,7 @@ EXAMPLES = {
 
 def rows(columns: int) -> list[tuple[str, ...]]:
     """The cells of the tables about reasons that have so many columns."""
-    section = PAGE.partition("## Why a job is pending")[2].partition("\n## ")[0]
+    section = PAGE.partition("## 6. Why a job is pending")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
     cells = [tuple(cell.strip() for cell in line.strip("| ").split(" | ")) for line in lines]
     return [row for row in cells if len(row) == columns]
@@ -66,8 +66,9 @@ def test_every_example_has_the_data_of_its_code():
         ),
         (
             "host_lock",
-            {"jobs": [], "jobs_total": 0, "ahead": [7, 8], "keys": ["a"], "keys_total": 1},
-            "Waits for the locks on a: jobs 7 and 8 wait longer.",
+            {"jobs": [], "jobs_total": 0, "ahead": [7, 8]}
+            | {"keys": ["host:a:22", "inventory:5e88"], "keys_total": 2},
+            "Waits for the locks on a:22, the whole inventory: jobs 7 and 8 wait longer.",
         ),
         (
             "no_capacity",
@@ -122,7 +123,13 @@ def test_what_became_of_a_node_is_said_in_words(why):
 
 @pytest.mark.parametrize(
     ("code", "data"),
-    [("from_the_future", {}), ("no_capacity", {}), ("dependency", {"jobs": [], "jobs_total": 0})],
+    [
+        ("from_the_future", {}),
+        ("no_capacity", {}),
+        ("dependency", {"jobs": [], "jobs_total": 0}),
+        ("host_lock", EXAMPLES["host_lock"] | {"keys": [7]}),
+        ("node_limit", EXAMPLES["node_limit"] | {"jobs": 7}),
+    ],
 )
 def test_a_reason_of_another_release_shows_its_code(code, data):
     assert words(code, data) == f"Waits: {code}."

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 from dispatcher.actions.cancel import cancel_job
 from dispatcher.api.auth import CallerParameter
 from dispatcher.api.v2.jobs import JobId, state_of
+from dispatcher.errors import Unavailable
 
 router = APIRouter(prefix="/api/v2/jobs", tags=["jobs"])
 
@@ -43,7 +44,14 @@ def get_cancel(caller: CallerParameter, job_id: JobId) -> dict[str, object]:
 def post_cancel(caller: CallerParameter, job_id: JobId) -> dict[str, object]:
     """A pending or waiting job is canceled at once, a running one within seconds. Asking again is
     harmless."""
-    with caller.transaction() as connection:
-        result = cancel_job(connection, job_id)
+    try:
+        with caller.transaction() as connection:
+            result = cancel_job(connection, job_id)
+    except Unavailable:
+        # the commit's outcome may be unknown; a repeat of one that took effect would be 405
+        state = state_of(caller, job_id)
+        if not state.cancel_requested:
+            raise
+        return {"id": job_id, "status": str(state.status)}
     caller.services.publisher.publish(result.owed)
     return {"id": job_id, "status": str(result.status)}

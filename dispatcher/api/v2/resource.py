@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection, RowMapping, Select
 
 from dispatcher.api.v2.filters import LOOKUPS, check_text, read_conditions, read_integer, read_order
@@ -37,6 +37,9 @@ Render = Callable[[Sequence[Row]], list[dict[str, Any]]]
 
 class Page(BaseModel, Generic[T]):
     """One page of a list."""
+
+    # a generic model does not pass its text on to its instances
+    model_config = ConfigDict(json_schema_extra={"description": "One page of a list."})
 
     count: int = Field(
         description="How many objects match; past 10,000 an estimate, so that no list reads a whole"

@@ -29,7 +29,7 @@ class Versions(BaseModel):
     description: str = Field(description="What this is.")
     current_version: str = Field(description="Path of the version to use.")
     available_versions: dict[str, str] = Field(description="Version → path.")
-    oauth2: str = Field(description="Empty: tokens are made by `dispatcher tokens create`.")
+    oauth2: str = Field(description="Empty: tokens are made by `dispatcher token create`.")
     custom_logo: str = Field(description="Empty.")
     custom_login_info: str = Field(description="Empty.")
 

@@ -122,7 +122,6 @@ class RunBody(BaseModel):
             " key came with another body before. `in_progress`: the first request with the key is"
             " still being answered; try again after Retry-After."
         },
-        503: {"description": "The database is away; with a key, trying again is safe."},
     },
 )
 def post_run(

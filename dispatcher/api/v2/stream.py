@@ -22,7 +22,7 @@ from dispatcher.api.errors import NotAuthenticated
 from dispatcher.api.followers import POLL_SECONDS
 from dispatcher.api.v2.event_models import StreamedEvent, render_streamed
 from dispatcher.api.v2.filters import read_integer
-from dispatcher.api.v2.jobs import JobId, state_of
+from dispatcher.api.v2.jobs import JobId, explanation_of, state_of
 from dispatcher.api.v2.resource import Row
 from dispatcher.db import event_queries, job_queries
 from dispatcher.db.job_queries import JobState
@@ -52,6 +52,7 @@ def _status(state: JobState) -> dict[str, Any]:
         "status": str(state.status),
         "outcome": None if state.outcome is None else str(state.outcome),
         "exit_code": None if state.outcome is None else FACTS[state.outcome].exit_code,
+        "job_explanation": explanation_of(state.status, state.pending_reason, state.explanation),
         "cancel_requested": state.cancel_requested,
         "events_stored": state.stored,
         "events_complete": state.events_complete,
@@ -145,7 +146,7 @@ async def _stream(caller: Caller, job_id: int, after: int) -> AsyncIterator[str]
     responses={
         200: {
             "description": "Server-sent events. `job_event`: one event (`id` is its counter) without"
-            " `event_data`. `status`: the status has changed, or is said for the first time. `end`:"
+            " `event_data`. `status`: the status, or why the job waits, has changed, or is said for the first time. `end`:"
             " the job has ended and every event was sent. Comments keep the connection alive.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         }

@@ -114,6 +114,15 @@ CASES = {
         Outcome.WAITS_FOR_INPUT,
         "waits for input: Which one",
     ),
+    "a password that is asked for": Case(
+        {
+            "site.yml": "- hosts: all\n  tasks: []\n",
+            "ansible.cfg": "[privilege_escalation]\nbecome_ask_pass = true\n",
+        },
+        Outcome.WAITS_FOR_INPUT,
+        "waits for input: BECOME password:",
+        {"prompt_timeout": 0.5},
+    ),
     "a pause that asks": Case(
         "- pause: prompt='Go on?'",
         Outcome.WAITS_FOR_INPUT,

@@ -1,0 +1,90 @@
+"""The OpenAPI description: FastAPI's, with the answers to errors as they really are."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import FastAPI
+
+_SCHEMAS: Final[dict[str, Any]] = {
+    "Detail": {
+        "type": "object",
+        "description": "Why a request was not answered as it was meant.",
+        "properties": {"detail": {"type": "string", "description": "The reason, in words."}},
+        "required": ["detail"],
+    },
+    "FieldErrors": {
+        "type": "object",
+        "description": "What is wrong, by the field or parameter that it is wrong in.",
+        "additionalProperties": {"type": "array", "items": {"type": "string"}},
+    },
+    "ConflictDetail": {
+        "type": "object",
+        "description": "Why a request contradicts what is stored.",
+        "properties": {
+            "detail": {"type": "string", "description": "The reason, in words."},
+            "code": {"type": "string", "description": "The reason, as a word for programs."},
+        },
+        "required": ["detail", "code"],
+        "additionalProperties": True,
+    },
+}
+
+
+def _answer(description: str, schema: str, **headers: str) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "description": description,
+        "content": {
+            "application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}},
+        },
+    }
+    if headers:
+        answer["headers"] = {
+            name.replace("_", "-"): {"description": words, "schema": {"type": "string"}}
+            for name, words in headers.items()
+        }
+    return answer
+
+
+_BAD: Final = _answer("A field or parameter is unknown or wrong.", "FieldErrors")
+_TOKEN: Final = _answer("No token, or one that is not valid.", "Detail")
+_ABSENT: Final = _answer("There is no such object.", "Detail")
+_AWAY: Final = _answer(
+    "The database is away or too busy.",
+    "Detail",
+    Retry_After="Seconds to wait before the next try.",
+)
+
+
+class Application(FastAPI):
+    """FastAPI with our description."""
+
+    def openapi(self) -> dict[str, Any]:
+        """The description; made once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = _completed(super().openapi())
+        return self.openapi_schema
+
+
+def _completed(description: dict[str, Any]) -> dict[str, Any]:
+    schemas = description["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    schemas.update(_SCHEMAS)
+    for path, methods in description["paths"].items():
+        for operation in methods.values():
+            answers = operation["responses"]
+            # what FastAPI would answer to a bad request is 400 here
+            answers.pop("422", None)
+            if path != "/healthz":
+                answers.setdefault("400", _BAD)
+            if operation.get("security"):
+                answers.setdefault("401", _TOKEN)
+            if "{" in path:
+                answers.setdefault("404", _ABSENT)
+            if operation.get("security") or path.startswith("/api/v2/ping"):
+                answers.setdefault("503", _AWAY)
+            for code, schema in (("405", "Detail"), ("409", "ConflictDetail")):
+                if code in answers:
+                    answers[code] = _answer(answers[code]["description"], schema)
+    return description
