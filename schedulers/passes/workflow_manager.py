@@ -30,7 +30,7 @@ from schedulers.core.plan_workflows import plan_workflows
 from schedulers.core.snapshot import WorkflowJob
 from schedulers.passes import apply_workflows, workflow_snapshots
 from schedulers.passes.manager_pass import Applied, Ended, Pass
-from schedulers.passes.spawn_nodes import LAUNCHERS, spawn
+from schedulers.passes.spawn_nodes import spawn
 from schedulers.passes.windows import Backlog, Cursors, Window, walk
 
 log = logs.get(__name__)
@@ -130,7 +130,7 @@ class Workflows:
         applied = (
             apply_workflows.cancel_children(connection, _only(CancelChild, moves), locked.ids)
             + apply_workflows.expire(connection, _only(ExpireApproval, moves), locked.ids)
-            + spawn(connection, _only(Spawn, moves), locked.going_on, LAUNCHERS)
+            + spawn(connection, _only(Spawn, moves), locked.going_on)
             + apply_workflows.skip_nodes(connection, _only(SkipNode, moves), locked.ids)
             + apply_workflows.fail_nodes(connection, _only(FailNode, moves), locked.ids)
             + apply_workflows.finish(connection, _only(FinishWorkflow, moves), locked.ids)

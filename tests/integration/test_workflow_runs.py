@@ -29,7 +29,7 @@ from dispatcher.settings import Settings, environment
 from schedulers.core.decision import Spawn
 from schedulers.passes import apply_workflows
 from schedulers.passes.manager_pass import Runner
-from schedulers.passes.spawn_nodes import LAUNCHERS, spawn
+from schedulers.passes.spawn_nodes import spawn
 from tests.passes import changed, job_row, runner, statuses
 from tests.racing import at_once
 from tests.roles import ROOT
@@ -444,7 +444,7 @@ def test_two_managers_that_spawn_the_same_nodes_make_each_job_once(
     def apply(decisions: Sequence[Spawn]) -> int:
         with transaction(engine, lock_timeout=10) as connection:
             locked = apply_workflows.lock(connection, [workflow])
-            return spawn(connection, decisions, locked.going_on, LAUNCHERS).counts["spawn"]
+            return spawn(connection, decisions, locked.going_on).counts["spawn"]
 
     assert sorted(at_once([lambda: apply(roots)] * 3)) == [0, 0, 3]
     assert apply([Spawn(workflow, d.workflow_node_id, 2) for d in roots]) == 0
