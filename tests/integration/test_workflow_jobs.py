@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from psycopg2.extras import Json
 from sqlalchemy import Connection, Engine, text
 
 from dispatcher.actions.cancel import cancel_job
