@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from dispatcher.domain.status import Kind, Status
 
@@ -119,8 +120,7 @@ class UnprocessedJob:
     kind: Kind
 
 
-@dataclass(frozen=True, slots=True)
-class ChildJob:
+class ChildJob(NamedTuple):
     """The job that a workflow node stands for.
 
     Attributes:
@@ -137,8 +137,8 @@ class ChildJob:
     expired: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowNode:
+# a tuple: a look at every workflow makes ten thousand, and a frozen dataclass takes thrice as long
+class WorkflowNode(NamedTuple):
     """One step of a workflow job; ``job`` is None until it is spawned.
 
     Attributes:

@@ -39,7 +39,7 @@ log = logs.get(__name__)
 SWEEP_EVERY: Final = timedelta(minutes=10)
 #: Workflows of a window at least. Spawning and ending many costs as many statements as one, and
 #: jobs are started by another manager, so that small first windows would make nothing sooner.
-SMALLEST_WINDOW: Final = 500
+SMALLEST_WINDOW: Final = 2_000
 
 DecisionT = TypeVar("DecisionT")
 
