@@ -17,8 +17,9 @@ from schedulers.core.decision import LinkDependencies, Strike
 from schedulers.core.plan_dependencies import plan_dependencies
 from schedulers.core.snapshot import UnprocessedJob
 from schedulers.passes import apply
+from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.manager_pass import Applied, Ended, Pass
-from schedulers.passes.windows import Backlog, Cursors, Window, walk
+from schedulers.passes.windows import walk
 
 _UNPROCESSED = """
     SELECT id, kind FROM job WHERE status = 'pending' AND NOT dependencies_processed

@@ -29,9 +29,10 @@ from schedulers.core.decision import (
 from schedulers.core.plan_workflows import plan_workflows
 from schedulers.core.snapshot import WorkflowJob
 from schedulers.passes import apply_workflows, workflow_snapshots
+from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.manager_pass import Applied, Ended, Pass
 from schedulers.passes.spawn_nodes import spawn
-from schedulers.passes.windows import Backlog, Cursors, Window, walk
+from schedulers.passes.windows import walk
 
 log = logs.get(__name__)
 

@@ -284,7 +284,7 @@ def upgrade() -> None:
             "rank",
             sa.Double(),
             sa.Computed(
-                "(EXTRACT(epoch FROM (created AT TIME ZONE 'UTC')))::double precision - 600.0 * priority",
+                "(EXTRACT(epoch FROM (created AT TIME ZONE 'UTC')))::double precision - 3600.0 * priority",
                 persisted=True,
             ),
             nullable=False,
