@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from dispatcher.domain.inventory_builder import Builder
 
 @dataclass(frozen=True)
 class StoredInventory:
-    """The enabled hosts of an inventory, and all of its groups.
+    """The enabled hosts of an inventory (disabled ones where asked for), and all of its groups.
 
     Attributes:
         revision: what the tables held when they were read.
@@ -28,7 +28,12 @@ class StoredInventory:
 
 
 def read_inventory(
-    connection: Connection, inventory_id: int, *, variables: bool = True
+    connection: Connection,
+    inventory_id: int,
+    *,
+    variables: bool = True,
+    disabled: bool = False,
+    host_ids: Collection[int] | None = None,
 ) -> StoredInventory | None:
     """Read one inventory, in four statements whatever its size.
 
@@ -37,6 +42,8 @@ def read_inventory(
 
     Args:
         variables: false: without the hosts' and groups' variables, which patterns do not need.
+        disabled: disabled hosts too.
+        host_ids: these hosts only; None: all.
 
     Raises:
         InventoryError: its groups are children of each other.
@@ -65,10 +72,12 @@ def read_inventory(
             f"""
             SELECT name, address, {column}, ARRAY(SELECT group_id FROM inventory_group_host
                 WHERE host_id = inventory_host.id ORDER BY group_id) AS group_ids
-            FROM inventory_host WHERE inventory_id = :inventory AND enabled ORDER BY name
+            FROM inventory_host WHERE inventory_id = :inventory AND (enabled OR :disabled)
+              AND (CAST(:ids AS bigint[]) IS NULL OR id = ANY(CAST(:ids AS bigint[])))
+            ORDER BY name
             """
         ),
-        one,
+        one | {"disabled": disabled, "ids": None if host_ids is None else list(host_ids)},
     ):
         addresses[row.name] = row.address
         names = [groups[each] for each in row.group_ids if each in groups]

@@ -48,7 +48,7 @@ SWITCHES: Final[Mapping[str, str]] = {
     "priority": "priority",
 }
 
-_RULES: Final[Mapping[str, _Rule]] = {
+RULES: Final[Mapping[str, _Rule]] = {
     "extra_vars": check.variables_problems,
     "limit": check.limit_problem,
     "tags": check.tags_problem,
@@ -83,7 +83,7 @@ def problems(prompts: Mapping[str, Any]) -> dict[str, list[str]]:
     """What is wrong with prompts, by name; empty when nothing is."""
     wrong: dict[str, list[str]] = {}
     for name, value in prompts.items():
-        rule = _RULES.get(name)
+        rule = RULES.get(name)
         found = rule(value) if rule is not None else f"there is no prompt {shown(name)}"
         if found:
             wrong[name] = [found] if isinstance(found, str) else found

@@ -531,6 +531,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("description", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
+        sa.Column("gone", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column(
             "variables",
             postgresql.JSONB(astext_type=sa.Text()),
