@@ -38,7 +38,7 @@ def look(services: Services) -> dict[str, str]:
     """Try database, schema and broker."""
     found = {"database": "ok", "schema": "ok", "broker": "ok"}
     try:
-        with services.transaction() as connection:
+        with services.reading() as connection:
             check_schema(connection)
     except Unavailable as error:
         found |= {"database": str(error), "schema": "not known"}

@@ -12,7 +12,7 @@ CREATE FUNCTION dispatcher_now() RETURNS timestamptz
 LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$ SELECT clock_timestamp() $$
 """
-LEASES = ("dependency", "task", "workflow", "recovery", "schedules", "beat", "migrate")
+LEASES = ("dependency", "task", "workflow", "recovery", "schedules", "beat")
 
 
 def upgrade() -> None:
