@@ -19,6 +19,7 @@ from benchmarks.figures import Figure, judge, machine, write
 BENCHMARKS = (
     "plan_tasks",
     "dependencies",
+    "workflows",
     "event_path",
     "start_up",
     "latency",

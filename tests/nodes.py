@@ -23,6 +23,7 @@ from dispatcher.settings import Settings
 from tests.factories import make_job, pack, store_bundle
 from tests.waiting import wait_until
 from workers.handover import hand_over, line
+from workers.run_dir import RunDir
 
 LOCAL = f"localhost ansible_connection=local ansible_python_interpreter={sys.executable}\n"
 #: A play of three events for one host, without gathering facts.
@@ -115,8 +116,11 @@ class NodeUnderTest:
 
     @property
     def agent_pid(self) -> int:
-        """The agent's pid, once there is one."""
-        return wait_until(lambda: self.pids("agent"), timeout=60, what="an agent")[0]
+        """The pid that the agent wrote into its lock; 0 before."""
+        try:
+            return int((self.data_dir / "agent.lock").read_text())
+        except (OSError, ValueError):
+            return 0
 
     def stop(self, *, timeout: float = 40.0) -> int:
         """SIGTERM, and the exit code."""
@@ -150,6 +154,10 @@ class NodeUnderTest:
             except OSError:
                 continue
         return found
+
+    def run_dir(self, dispatch_id: UUID) -> RunDir:
+        """The directory of a run."""
+        return RunDir(self.data_dir / "runs" / str(dispatch_id))
 
     # -- its row, its jobs
 
@@ -242,3 +250,13 @@ def counters(engine: Engine, job_id: int) -> list[int]:
                 {"job": job_id},
             )
         )
+
+
+def started_job(node: NodeUnderTest, engine: Engine, play: str) -> tuple[int, UUID]:
+    """A job of a node whose playbook runs and has stored events."""
+    node_id = node.wait_registered(engine)
+    with engine.begin() as connection:
+        job_id, dispatch_id = waiting_job(connection, node_id, play)
+    node.hand_over((job_id, dispatch_id))
+    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
+    return job_id, dispatch_id

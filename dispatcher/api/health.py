@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from dispatcher.api.services import Services, ServicesParameter
-from dispatcher.db.migrate import check_schema
+from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import SchemaError, Unavailable
 
 router = APIRouter(tags=["health"])
@@ -38,7 +38,7 @@ def look(services: Services) -> dict[str, str]:
     """Try database, schema and broker."""
     found = {"database": "ok", "schema": "ok", "broker": "ok"}
     try:
-        with services.transaction() as connection:
+        with services.reading() as connection:
             check_schema(connection)
     except Unavailable as error:
         found |= {"database": str(error), "schema": "not known"}

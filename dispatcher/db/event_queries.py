@@ -10,13 +10,14 @@ from __future__ import annotations
 from datetime import date
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, RowMapping, select, text
+from sqlalchemy import Connection, RowMapping, select, text
 
 from dispatcher.db.listing import Field, FieldType, Listing
 from dispatcher.db.tables import job_event
 
-#: Events looked at in one read of a follower or of the output.
-READ_EVENTS: Final = 500
+#: Most events in one read of a follower, and of the output.
+FOLLOW_EVENTS: Final = 500
+OUTPUT_EVENTS: Final = 5_000
 
 _FIELDS = {
     **{
@@ -70,20 +71,25 @@ def read_event(
     return connection.execute(statement).mappings().one_or_none()
 
 
-# The sizes are read first, from the rows' headers: a batch is cut before its texts are fetched.
-_BATCH = """
-SELECT {columns} FROM job_event JOIN (
-    SELECT counter, sum(octet_length(stdout) + pg_column_size(event_data))
-        OVER (ORDER BY counter) - octet_length(stdout) - pg_column_size(event_data) AS before
-    FROM (SELECT counter, stdout, event_data FROM job_event
-          WHERE job_day = :day AND job_id = :job AND counter > :after AND counter <= :upto
-          ORDER BY counter LIMIT :events) AS next_events
-) AS sized USING (counter)
-WHERE job_day = :day AND job_id = :job AND counter > :after AND before < :bytes
+# Where a batch ends is decided by sizes alone, which are in the rows' headers; only then are its
+# texts fetched.
+_BATCH: Final = """
+SELECT {columns} FROM job_event
+WHERE job_day = :day AND job_id = :job AND counter > :after AND counter <= (
+    SELECT max(counter) FROM (
+        SELECT counter, sum(size) OVER (ORDER BY counter) - size AS before FROM (
+            SELECT counter, {size} AS size FROM job_event
+            WHERE job_day = :day AND job_id = :job AND counter > :after AND counter <= :upto
+            ORDER BY counter LIMIT :events
+        ) AS sizes
+    ) AS sums WHERE before < :bytes
+)
 ORDER BY counter
 """
-_FOLLOW = text(_BATCH.format(columns="job_event.*"))
-_OUTPUT = text(_BATCH.format(columns="counter, start_line, end_line, stdout"))
+_FOLLOW = text(_BATCH.format(columns="*", size="octet_length(stdout) + pg_column_size(event_data)"))
+_OUTPUT = text(
+    _BATCH.format(columns="counter, start_line, end_line, stdout", size="octet_length(stdout)")
+)
 
 
 def _batch(
@@ -106,7 +112,7 @@ def read_following(
     *,
     after: int,
     max_bytes: int = 1_000_000,
-    max_events: int = READ_EVENTS,
+    max_events: int = FOLLOW_EVENTS,
 ) -> list[RowMapping]:
     """The events after counter ``after``, in order: at least one, if there is one.
 
@@ -126,10 +132,10 @@ def read_output(
     after: int,
     upto: int,
     max_bytes: int = 1_000_000,
-) -> list[Row[Any]]:
-    """Like :func:`read_following`, but only (counter, start_line, end_line, stdout), to ``upto``."""
-    parameters = _batch(job_day, job_id, after, upto, max_bytes, READ_EVENTS)
-    return list(connection.execute(_OUTPUT, parameters))
+) -> list[RowMapping]:
+    """Like :func:`read_following`, but only counter, start_line, end_line, stdout, to ``upto``."""
+    parameters = _batch(job_day, job_id, after, upto, max_bytes, OUTPUT_EVENTS)
+    return list(connection.execute(_OUTPUT, parameters).mappings())
 
 
 _LAST = text(

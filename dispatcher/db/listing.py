@@ -174,7 +174,10 @@ def read_after(
 
 def _ordered(listing: Listing, part: Order) -> ColumnElement[Any]:
     column = listing.fields[part.field].expression
-    return column.desc().nulls_last() if part.descending else column.asc().nulls_last()
+    if not part.descending:
+        return column.asc()  # nulls are last by themselves
+    # the key is never null, and "nulls last" would keep its index from being read backwards
+    return column.desc() if part.field == listing.key else column.desc().nulls_last()
 
 
 def count(connection: Connection, rows: Select[Any]) -> int:

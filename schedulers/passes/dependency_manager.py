@@ -17,10 +17,11 @@ from schedulers.core.decision import LinkDependencies, Strike
 from schedulers.core.plan_dependencies import plan_dependencies
 from schedulers.core.snapshot import UnprocessedJob, UpdateWorld
 from schedulers.passes import apply
+from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.launch_needed import launch_needed
 from schedulers.passes.manager_pass import Applied, Ended, Pass
 from schedulers.passes.read_updates import read_updates
-from schedulers.passes.windows import Backlog, Cursors, Window, walk
+from schedulers.passes.windows import walk
 
 _UNPROCESSED = """
     SELECT id, kind, project_id, scm_branch, inventory_id, inventory_source_id

@@ -33,8 +33,9 @@ from schedulers.core.recovery_snapshot import (
     WaitingRow,
 )
 from schedulers.passes import apply_recovery
+from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.manager_pass import Applied, Ended, Pass
-from schedulers.passes.windows import Backlog, Cursors, Window, walk
+from schedulers.passes.windows import walk
 
 log = logs.get(__name__)
 

@@ -16,8 +16,9 @@ from schedulers.core.plan_tasks import Ledger, plan_window
 from schedulers.core.reasons import cause
 from schedulers.core.snapshot import PendingJob
 from schedulers.passes import apply, snapshots
+from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.manager_pass import Applied, Ended, Pass
-from schedulers.passes.windows import Backlog, Cursors, Window, walk
+from schedulers.passes.windows import walk
 
 Decision = Start | Begin | Block | Hold | Fail
 
@@ -46,7 +47,7 @@ class Candidates:
 
     def load(self, connection: Connection) -> None:
         """Read nodes, groups and active jobs, once in a pass (docs/protocols.md 7.4)."""
-        world = snapshots.read_world(connection)
+        world = snapshots.read_world(connection, reserve_after=self._settings.reserve_after)
         self._now = world.now.timestamp()
         self._reserve_after = world.reserve_after
         self._ledger = Ledger.of(world)

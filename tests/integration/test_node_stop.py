@@ -13,7 +13,7 @@ from dispatcher import settings as settings_module
 from dispatcher.db import tables as t
 from dispatcher.settings import Settings
 from tests.factories import make_node
-from tests.nodes import NodeUnderTest, counters, job_row, paced, wait_final, waiting_job
+from tests.nodes import NodeUnderTest, counters, job_row, paced, started_job, wait_final
 from tests.waiting import wait_until
 from workers import leftovers
 from workers.run_dir import RunDir
@@ -63,12 +63,8 @@ def test_settings_under_which_fencing_would_not_hold_are_refused(
 
 def running_job(node: NodeUnderTest, engine: Engine, gate: Path) -> tuple[int, RunDir]:
     node.start("worker")
-    node_id = node.wait_registered(engine)
-    with engine.begin() as connection:
-        job_id, dispatch_id = waiting_job(connection, node_id, paced(gate, tasks=5))
-    node.hand_over((job_id, dispatch_id))
-    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
-    return job_id, RunDir(node.data_dir / "runs" / str(dispatch_id))
+    job_id, dispatch_id = started_job(node, engine, paced(gate, tasks=5))
+    return job_id, node.run_dir(dispatch_id)
 
 
 def lease_state(engine: Engine) -> tuple[str, bool]:
@@ -145,13 +141,15 @@ def test_an_agent_whose_parent_is_killed_lets_go_and_a_new_worker_takes_over(
     gate = node.data_dir / "gate"
     job_id, run = running_job(node, engine, gate)
     assert node.process is not None
+    agent = node.agent_pid
     node.process.kill()
     node.process.wait()
     node.start("worker")
-    wait_until(lambda: len(node.pids("celery")) == 1, what="the old processes have ended")
+    wait_until(lambda: node.agent_pid not in (0, agent), timeout=60)
     gate.touch()
-    assert wait_final(engine, job_id, timeout=60).status == "successful"
+    assert wait_final(engine, job_id).status == "successful"
     assert run.read_result() is not None
+    wait_until(lambda: len(node.pids("celery")) == 1, what="one Celery worker")
 
 
 def test_a_schema_that_is_missing_stops_the_worker(

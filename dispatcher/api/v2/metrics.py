@@ -84,7 +84,7 @@ def get_metrics(caller: CallerParameter) -> Response:
     """Of this server's process: requests, streams, submissions. Of the cluster: pending jobs by
     group and reason, free capacity by group, age of the oldest pending job, jobs by node."""
     cluster = CollectorRegistry(auto_describe=False)
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         cluster.register(_Cluster(connection))
     text = generate_latest(REGISTRY) + generate_latest(cluster)
     return Response(text, media_type=CONTENT_TYPE_LATEST)

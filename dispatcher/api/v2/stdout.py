@@ -14,6 +14,7 @@ from fastapi.responses import StreamingResponse
 from dispatcher.api import terminal
 from dispatcher.api.auth import Caller, CallerParameter
 from dispatcher.api.v2.jobs import JobId, state_of
+from dispatcher.api.v2.resource import Row
 from dispatcher.db import event_queries
 from dispatcher.db.job_queries import JobState
 
@@ -35,7 +36,7 @@ class _Range:
 
 
 def _range(caller: Caller, state: JobState, start: int, end: int | None) -> _Range:
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         counter, absolute = event_queries.read_last(connection, state.job_day, state.id)
     if end is None:
         # a last line without its end has the number of the line that would follow
@@ -47,7 +48,7 @@ def _texts(caller: Caller, state: JobState, lines: _Range) -> Iterator[str]:
     """The lines of a range, piece by piece."""
     after = 0
     if lines.start > 0:
-        with caller.transaction() as connection:
+        with caller.reading() as connection:
             after = event_queries.counter_before_line(
                 connection,
                 state.job_day,
@@ -56,27 +57,29 @@ def _texts(caller: Caller, state: JobState, lines: _Range) -> Iterator[str]:
                 last_counter=lines.last_counter,
             )
     while after < lines.last_counter:
-        with caller.transaction() as connection:
+        with caller.reading() as connection:
             batch = event_queries.read_output(
                 connection, state.job_day, state.id, after=after, upto=lines.last_counter
             )
         if not batch:
             return  # past its retention
-        for counter, start_line, end_line, stdout in map(tuple, batch):
-            if start_line >= lines.end:
-                return
-            # an event's text has no line end of its own; its numbers say whether there was one
-            text = stdout + "\n" if end_line > start_line else stdout
-            yield _cut(text, start_line, end_line, lines)
-            after = counter
+        # one piece for a batch: each piece is a hop to a thread and a write to the socket
+        yield "".join(_text(event, lines) for event in batch)
+        after = batch[-1]["counter"]
+        if batch[-1]["start_line"] >= lines.end:
+            return
 
 
-def _cut(text: str, start_line: int, end_line: int, lines: _Range) -> str:
-    if lines.start <= start_line and end_line <= lines.end:
+def _text(event: Row, lines: _Range) -> str:
+    """What an event adds to a range of lines."""
+    first, last = event["start_line"], event["end_line"]
+    # an event's text has no line end of its own; its numbers say whether there was one
+    text: str = event["stdout"] + "\n" if last > first else event["stdout"]
+    if lines.start <= first and last <= lines.end and first < lines.end:
         return text
     parts = text.split("\n")
     whole = [part + "\n" for part in parts[:-1]] + parts[-1:]
-    return "".join(whole[max(0, lines.start - start_line) : lines.end - start_line])
+    return "".join(whole[max(0, lines.start - first) : max(0, lines.end - first)])
 
 
 def _as_json(texts: Iterator[str], lines: _Range) -> Iterator[str]:
