@@ -216,6 +216,10 @@ class Settings(BaseSettings):
         ge=1_000_000,
         description="Spool bytes of one run that are not stored yet at which its playbook is paused.",
     )
+    scm_key_file: Path | None = Field(
+        None,
+        description="Private SSH key with which this node fetches projects by git; without one only what needs no key is reached.",
+    )
     cache_bytes: int = Field(
         2_000_000_000, ge=10_000_000, description="Bound of the node's cache of unpacked bundles."
     )

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from dispatcher import clock, logs
 from dispatcher.actions.store_content import read_bundle
@@ -21,6 +21,7 @@ from dispatcher.broker.celery_app import make_app
 from dispatcher.broker.publish import Publisher
 from dispatcher.db import node_rows
 from dispatcher.db.engine import make_engine, transaction
+from dispatcher.db.node_rows import JobHosts
 from dispatcher.health import Health
 from dispatcher.metrics import RUNNING_JOBS
 from dispatcher.secrets import Cipher
@@ -29,6 +30,7 @@ from workers import node_lease, process_tree
 from workers.claim import Claimer
 from workers.content_cache import ContentCache
 from workers.courier import Courier
+from workers.deliver_update import Delivery
 from workers.enter_cluster import Entered, enter_cluster
 from workers.finish import Clearing
 from workers.handover import HandoverServer
@@ -36,6 +38,7 @@ from workers.node_identity import AgentLock, make_data_dir
 from workers.node_loop import NodeLoop
 from workers.prepare import THREADS, Preparer
 from workers.recover_runs import Recovery
+from workers.render_inventory import render_inventory
 from workers.runs import Phase, Run, Runs, Verdict
 from workers.shipper import Shipper
 from workers.stopping import Stopping
@@ -73,8 +76,9 @@ class Agent:
         self._publisher = Publisher(make_app(settings, profile="publisher"))
         self._courier = Courier(self._publisher)
         self._shipper = Shipper(self._engines["events"], self._runs, self._courier)
-        self._clearing = Clearing(self._pool, self._runs, self._cleared)
         self._content_lock = threading.Lock()
+        delivery = Delivery(settings, self._engines["content"], self._content_lock, self._courier)
+        self._clearing = Clearing(self._pool, self._runs, self._cleared, delivery.deliver)
 
     # -- life
 
@@ -113,11 +117,25 @@ class Agent:
             largest=settings.max_bundle_unpacked_bytes,
         )
         self._preparer = preparer = Preparer(
-            settings, self._name, self._cache, self._cipher, self._pool, self._prepared
+            settings,
+            self._name,
+            self._cache,
+            self._cipher,
+            self._pool,
+            self._render,
+            self._prepared,
         )
         recovery = Recovery(settings, engine, runs, self._supervisors, self._clearing, **of_node)
         claimer = Claimer(
-            settings, engine, runs, self._supervisors, preparer, recovery, self._shipper, **of_node
+            settings,
+            engine,
+            runs,
+            self._supervisors,
+            preparer,
+            recovery,
+            self._shipper,
+            self._courier,
+            **of_node,
         )
         self._loop = NodeLoop(
             settings,
@@ -214,6 +232,16 @@ class Agent:
         self._fenced.set()
         self._loop.refusal = Verdict(FENCED.outcome, FENCED.explanation)
         self._supervisors.wake()
+
+    def _render(self, hosts: JobHosts) -> Mapping[str, Any]:
+        """A job's inventory from the tables, all of it from one moment."""
+        with (
+            self._content_lock,
+            transaction(
+                self._engines["content"], statement_timeout=30, isolation="REPEATABLE READ"
+            ) as connection,
+        ):
+            return render_inventory(connection, hosts)
 
     @contextmanager
     def _fetch(self, digest: str) -> Iterator[Iterable[bytes]]:

@@ -45,6 +45,8 @@ class RunDir:
         self.artifacts = path / "artifacts"
         #: Extra vars, HOME and temporary files of the playbook.
         self.private = path / "private"
+        #: What an update found: bundle or listing, until it is stored.
+        self.update = path / "update"
         #: What a supervisor writes to stdout and stderr: nothing, unless it breaks.
         self.log = path / "supervisor.log"
         #: SSH control sockets: outside, because the name of a socket is short.
@@ -215,8 +217,11 @@ class RunDir:
         except (KeyError, TypeError) as error:
             raise RunDirectoryError(f"{self.path}/result.json: {error}") from error
 
-    def wipe_secrets(self) -> None:
+    def wipe_secrets(self, *, keep_update: bool = False) -> None:
         """Remove all that may hold a secret; spool, result and signs of life stay.
+
+        Args:
+            keep_update: what an update found stays too: the agent stores it first.
 
         ``job.json`` keeps what is no secret. Safe to call again, and after a crash in the middle.
         """
@@ -226,6 +231,8 @@ class RunDir:
             self._write_json("job.json", asdict(bare))
         for tree in (self.private, self.artifacts, self.project, self.inventory, self.control):
             remove_tree(tree)
+        if not keep_update:
+            remove_tree(self.update)
 
     def remove(self) -> None:
         """Remove the whole directory: renamed away first, so that nobody finds half of it."""

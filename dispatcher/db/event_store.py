@@ -219,15 +219,12 @@ def store_result(
     )
 
 
-def touch_workflows(connection: Connection, job_ids: Sequence[int]) -> bool:
-    """Note that jobs moved under their workflows. Returns whether there was any."""
-    if not job_ids:
-        return False
-    touched = connection.execute(
+def store_revision(connection: Connection, job_id: int, *, revision: str, digest: str) -> None:
+    """What a project update found: jobs that start from now on run it."""
+    connection.execute(
         text(
-            "INSERT INTO workflow_touch (workflow_job_id)"
-            " SELECT DISTINCT workflow_job_id FROM workflow_node WHERE job_id = ANY(:jobs)"
+            "UPDATE job_project SET revision = :revision, bundle_digest = :digest"
+            " WHERE job_id = :job"
         ),
-        {"jobs": list(job_ids)},
+        {"job": job_id, "revision": revision, "digest": digest},
     )
-    return touched.rowcount > 0

@@ -164,12 +164,32 @@ def canceled_among(connection: Connection, pairs: Sequence[Pair]) -> set[UUID]:
 
 
 @dataclass(frozen=True)
+class JobHosts:
+    """Which hosts of a stored inventory a job gets.
+
+    Attributes:
+        revision: of the inventory that ``lock_keys`` were resolved from.
+        lock_keys: empty: nothing is locked.
+        slice_number: 0: not a slice.
+    """
+
+    inventory_id: int
+    revision: int
+    lock_keys: tuple[str, ...]
+    limit: str
+    slice_number: int
+    slice_count: int
+
+
+@dataclass(frozen=True)
 class JobInput:
     """What a claimed job runs.
 
     Attributes:
         waited: seconds from its creation to the claim.
-        columns: ``job_input`` by column name.
+        columns: ``job_input`` by column name, and ``kind``, ``project_id``, ``scm_type``,
+            ``scm_url``, ``local_path``, ``scm_branch`` of the job.
+        hosts: where its inventory is, when that is in the tables.
     """
 
     job_id: int
@@ -177,6 +197,7 @@ class JobInput:
     bundle_digest: str | None
     waited: float
     columns: Mapping[str, Any]
+    hosts: JobHosts | None = None
 
 
 def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput]:
@@ -187,8 +208,12 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
         text(
             """
             SELECT job.dispatch_id, job.bundle_digest,
-                EXTRACT(epoch FROM job.started - job.created) AS waited, job_input.*
+                EXTRACT(epoch FROM job.started - job.created) AS waited, job_input.*,
+                job.kind, job.project_id, scm_type, scm_url, local_path, scm_branch,
+                job.inventory_id, job.inventory_revision, job.lock_keys, job.slice_number,
+                job.slice_count
             FROM job JOIN job_input ON job_input.job_id = job.id
+            LEFT JOIN job_project ON job_project.job_id = job.id
             WHERE job.id = ANY(:jobs)
             """
         ),
@@ -197,8 +222,10 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
     inputs = []
     for row in rows.mappings():
         columns = dict(row)
+        hosts = _job_hosts(columns)
         inputs.append(
             JobInput(
+                hosts=hosts,
                 job_id=columns.pop("job_id"),
                 dispatch_id=columns.pop("dispatch_id"),
                 bundle_digest=columns.pop("bundle_digest"),
@@ -207,6 +234,22 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
             )
         )
     return inputs
+
+
+def _job_hosts(columns: dict[str, Any]) -> JobHosts | None:
+    """Takes what says where the hosts are out of the columns."""
+    inventory_id = columns.pop("inventory_id")
+    revision = columns.pop("inventory_revision")
+    hosts = JobHosts(
+        inventory_id=inventory_id or 0,
+        revision=revision or 0,
+        lock_keys=tuple(columns.pop("lock_keys")),
+        limit=columns["limit_pattern"],
+        slice_number=columns.pop("slice_number"),
+        slice_count=columns.pop("slice_count"),
+    )
+    brings_its_own = columns["inventory"] is not None or columns["inventory_path"] is not None
+    return None if inventory_id is None or brings_its_own else hosts
 
 
 def arrays(pairs: Sequence[Pair]) -> dict[str, Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from dispatcher.domain.status import Kind, Status
 
@@ -113,35 +115,125 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class UnprocessedJob:
-    """A candidate of the DependencyManager: pending, its dependencies not known yet."""
+    """A candidate of the DependencyManager: pending, its dependencies not known yet.
+
+    Attributes:
+        project_id, branch: what it runs from; None: nothing.
+        inventory_id: whose sources may have to be updated; of a playbook job.
+        source_id: of an inventory update.
+    """
 
     id: int
     kind: Kind
+    project_id: int | None = None
+    branch: str = ""
+    inventory_id: int | None = None
+    source_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ChildJob:
-    """The job that a workflow node stands for."""
+class Updates:
+    """What is known of the updates of one thing: a project at a branch, or an inventory source.
+
+    Attributes:
+        active: the newest one that is pending, waiting or running and not to be canceled.
+        last_status, last_age: of the one that finished last; seconds since then. None: there is
+            none.
+        ever: one was successful, and what it found is still there.
+    """
+
+    active: int | None = None
+    last_status: Status | None = None
+    last_age: float | None = None
+    ever: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRule:
+    """When a project is to be updated."""
+
+    update_on_launch: bool
+    cache_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRule:
+    """When an inventory source is to be updated, and the project (at its branch) it is a file of."""
+
+    id: int
+    project_id: int
+    branch: str
+    update_on_launch: bool
+    cache_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateWorld:
+    """Everything that unprocessed jobs may depend on, read with them.
+
+    Attributes:
+        projects, sources: rules, by id.
+        sources_of: inventory → its sources, in order of id.
+        project_updates: by (project id, branch).
+        source_updates: by source id.
+    """
+
+    projects: Mapping[int, ProjectRule] = field(default_factory=dict)
+    sources: Mapping[int, SourceRule] = field(default_factory=dict)
+    sources_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    project_updates: Mapping[tuple[int, str], Updates] = field(default_factory=dict)
+    source_updates: Mapping[int, Updates] = field(default_factory=dict)
+
+
+class ChildJob(NamedTuple):
+    """The job that a workflow node stands for.
+
+    Attributes:
+        finished: when it ended, by the database's clock.
+        has_artifacts: whether it left any (``set_stats``).
+        expired: an approval that nobody decided in time, by the database's clock.
+    """
 
     id: int
     status: Status
     cancel_requested: bool = False
+    finished: datetime | None = None
+    has_artifacts: bool = False
+    expired: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowNode:
-    """One step of a workflow job; ``job`` is None until it is spawned."""
+# a tuple: a look at every workflow makes ten thousand, and a frozen dataclass takes thrice as long
+class WorkflowNode(NamedTuple):
+    """One step of a workflow job; ``job`` is None until it is spawned.
+
+    Attributes:
+        spawns: what it makes, a word of ``NODE_SPAWNS``.
+        lost: what it was to spawn was deleted.
+        must_converge: it runs only if every parent leads to it (ALL); else ANY.
+        start_failure: why no job could be made of it; empty: none failed.
+        attempt: jobs that were made of it.
+    """
 
     id: int
     identifier: str
     do_not_run: bool = False
     job: ChildJob | None = None
+    spawns: str = "job_template"
+    lost: bool = False
+    must_converge: bool = False
+    start_failure: str = ""
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowJob:
-    """A running workflow job with all of its nodes."""
+    """A running workflow job with all of its nodes.
+
+    Attributes:
+        edges: (parent, child, kind): ids of its nodes, and ``success``, ``failure`` or ``always``.
+    """
 
     id: int
     cancel_requested: bool
     nodes: tuple[WorkflowNode, ...]
+    edges: tuple[tuple[int, int, str], ...] = ()

@@ -13,7 +13,7 @@ from dispatcher.broker.messages import Manager
 from dispatcher.db.workflow_touches import touch_workflows, touch_workflows_of
 from dispatcher.settings import Settings
 from schedulers.core.decision import LinkDependencies
-from schedulers.core.snapshot import UnprocessedJob
+from schedulers.core.snapshot import UnprocessedJob, UpdateWorld
 from schedulers.passes import dependency_manager, workflow_manager
 from schedulers.passes.manager_pass import Runner
 from tests.factories import make_job, make_node
@@ -146,6 +146,7 @@ def test_what_only_the_look_at_everything_finds_is_counted(engine: Engine, runni
     assert job_row(engine, workflow).status == "running", "nobody touched it"
     with engine.begin() as connection:
         connection.execute(text("UPDATE manager_lease SET next_due = dispatcher_now()"))
+        connection.execute(text("UPDATE workflow_sweep SET due = dispatcher_now()"))
     before = REGISTRY.get_sample_value("dispatcher_workflows_missed_total") or 0
     running.trigger(WORKFLOW)
     assert job_row(engine, workflow).status == "successful"
@@ -201,7 +202,7 @@ def test_each_job_gets_its_own_dependencies_and_none_that_has_failed(
             make_job(connection, dependencies_processed=False) for _ in range(3)
         )
 
-    def plan(jobs: Sequence[UnprocessedJob]) -> list[LinkDependencies]:
+    def plan(jobs: Sequence[UnprocessedJob], _: UpdateWorld) -> list[LinkDependencies]:
         wanted = {first: (update,), second: (failed,), third: ()}
         return [LinkDependencies(job.id, wanted[job.id]) for job in jobs]
 

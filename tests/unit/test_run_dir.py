@@ -117,7 +117,7 @@ def test_wiping_leaves_no_secret_and_can_be_repeated(run_dir: RunDir) -> None:
         left = [path for path in run_dir.path.rglob("*") if path.is_file()]
         assert left == [run_dir.path / "job.json"]
         assert b"hunter22" not in left[0].read_bytes()
-        assert b"key" not in left[0].read_bytes().replace(b"host_key", b"")
+        assert b"key" not in left[0].read_bytes().replace(b"host_key", b"").replace(b"scm_key", b"")
     assert run_dir.spool.is_dir()
     assert run_dir.read_job().max_failed == "10%"
 
