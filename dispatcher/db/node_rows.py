@@ -13,6 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from dispatcher.db.change import raise_counter
 from dispatcher.domain.status import Status
 
 Pair = tuple[int, UUID]
@@ -53,7 +54,11 @@ def renew_lease(connection: Connection, *, node_id: int, epoch: int) -> Renewed 
 
 
 def leave(connection: Connection, *, node_id: int, epoch: int) -> bool:
-    """Give the lease up in order: nothing runs on the node any more."""
+    """Give the lease up in order: nothing runs on the node any more.
+
+    Returns:
+        Whether it was ours to give up; the TaskManager is to be woken then.
+    """
     moved = connection.execute(
         text(
             "UPDATE node_lease SET state = 'left', renewed_at = dispatcher_now()"
@@ -61,6 +66,8 @@ def leave(connection: Connection, *, node_id: int, epoch: int) -> bool:
         ),
         {"node": node_id, "epoch": epoch},
     )
+    if moved.rowcount:
+        raise_counter(connection)  # reasons of pending jobs name this node
     return moved.rowcount == 1
 
 
