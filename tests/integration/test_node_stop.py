@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def test_settings_under_which_fencing_would_not_hold_are_refused(
     nodes.append(node)
     assert node.start("worker").wait(60) == 2
     assert "DISPATCHER_NODE_LOST_MARGIN" in node.log()
+
+
+def test_a_metrics_port_that_is_taken_is_refused_and_the_worker_stops(
+    settings: Settings, nodes: list[NodeUnderTest]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        node = NodeUnderTest(settings, worker_metrics_port=port)
+        nodes.append(node)
+        assert node.start("worker").wait(60) == 2
+    (line,) = node.log().splitlines()
+    assert f"DISPATCHER_WORKER_METRICS_PORT: 127.0.0.1:{port}: " in line
 
 
 def running_job(node: NodeUnderTest, engine: Engine, gate: Path) -> tuple[int, RunDir]:
