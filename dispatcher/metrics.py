@@ -85,7 +85,9 @@ LEASE_LEFT_SECONDS = Gauge(
     "dispatcher_lease_left_seconds", "Seconds until this node stops its playbooks by itself"
 )
 CLOCK_DIFFERENCE = Gauge(
-    "dispatcher_clock_difference_seconds", "This machine's wall clock minus the database's"
+    "dispatcher_clock_difference_seconds",
+    "This machine's wall clock minus the database's",
+    multiprocess_mode="mostrecent",
 )
 NODE_ACCEPTING = Gauge("dispatcher_node_accepting", "1 while this node claims jobs")
 JOBS_FINISHED = Counter("dispatcher_jobs_finished_total", "Final statuses written", ["outcome"])
