@@ -71,7 +71,10 @@ CLAIMS = Counter(
     "dispatcher_claims_total", "Claims by result: claimed, duplicate, no_room, stale", ["result"]
 )
 QUEUE_WAIT = Histogram(
-    "dispatcher_queue_wait_seconds", "Seconds from creation to claim", buckets=_WAIT_SECONDS
+    "dispatcher_queue_wait_seconds",
+    "Seconds from creation to claim, by the code of the last pending reason; none: without one",
+    ["blocker"],
+    buckets=_WAIT_SECONDS,
 )
 EVENTS_STORED = Counter("dispatcher_events_stored_total", "Events stored by this node")
 STORE_SECONDS = Histogram(

@@ -176,6 +176,7 @@ class JobInput:
 
     Attributes:
         waited: seconds from its creation to the claim.
+        blocker: the code of its last pending reason; None when it was started without one.
         columns: ``job_input`` by column name.
     """
 
@@ -183,6 +184,7 @@ class JobInput:
     dispatch_id: UUID
     bundle_digest: str | None
     waited: float
+    blocker: str | None
     columns: Mapping[str, Any]
 
 
@@ -193,7 +195,7 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
     rows = connection.execute(
         text(
             """
-            SELECT job.dispatch_id, job.bundle_digest,
+            SELECT job.dispatch_id, job.bundle_digest, job.blocker,
                 EXTRACT(epoch FROM job.started - job.created) AS waited, job_input.*
             FROM job JOIN job_input ON job_input.job_id = job.id
             WHERE job.id = ANY(:jobs)
@@ -210,6 +212,7 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
                 dispatch_id=columns.pop("dispatch_id"),
                 bundle_digest=columns.pop("bundle_digest"),
                 waited=float(columns.pop("waited") or 0),
+                blocker=columns.pop("blocker"),
                 columns=columns,
             )
         )
