@@ -176,7 +176,10 @@ class Agent:
         """The lease is another's: every playbook is killed at once, then this process ends."""
         self._log.error("the node's lease was refused: all playbooks are killed")
         for run in self._runs.at(Phase.STARTED):
-            self._supervisors.request_stop(run, "fenced")
+            if run.stop_asked_at is None:
+                self._supervisors.request_stop(run, "fenced")
+            else:  # its supervisor grants it a grace, and reads no second reason
+                self._supervisors.kill(run, FENCED)
         deadline = clock.monotonic() + _FENCE_SECONDS
         while self._runs.at(Phase.STARTED) and clock.monotonic() < deadline:
             self._supervisors.watch(0.1)
