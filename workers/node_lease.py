@@ -11,8 +11,9 @@ from sqlalchemy import Engine
 
 from dispatcher import clock, logs
 from dispatcher.db import node_rows
+from dispatcher.db.clock_difference import note_clock
 from dispatcher.errors import ConfigurationError
-from dispatcher.metrics import CLOCK_DIFFERENCE, LEASE_LEFT_SECONDS, LEASE_RENEWALS
+from dispatcher.metrics import LEASE_LEFT_SECONDS, LEASE_RENEWALS
 from dispatcher.settings import Settings
 from workers import lease_file
 
@@ -119,9 +120,7 @@ class NodeLease:
         # Only now is the commit confirmed; the deadline counts from when it was sent.
         lease_file.write(self._path, sent + self._fencing_seconds)
         LEASE_RENEWALS.labels("renewed").inc()
-        CLOCK_DIFFERENCE.set(
-            (sent_wall + (answered_wall - sent_wall) / 2 - renewed.at).total_seconds()
-        )
+        note_clock(sent_wall, renewed.at, answered_wall)
         if self._failing:
             self._failing = False
             self._log.info("the lease is renewed again")
