@@ -48,6 +48,12 @@ def start(*arguments: str, cwd: Path, **variables: str) -> subprocess.Popen[str]
     )
 
 
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Wait for a started command: exit code, and what is left of stdout and stderr."""
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
 def start_on_terminal(
     *arguments: str, cwd: Path, **variables: str
 ) -> tuple[subprocess.Popen[bytes], int]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dispatcher import clock
+from dispatcher import clock, processes
 from tests.waiting import wait_until
-from workers import lease_file, process_tree
+from workers import lease_file
 from workers.fork_server import ForkServer
 from workers.outcome import Decided, decide
 from workers.playbook_command import RUN_VARIABLE
@@ -82,14 +82,14 @@ class Run:
     def processes(self) -> list[int]:
         """Whatever of the playbook is alive: descendants, and by their environment."""
         mark = f"{RUN_VARIABLE}={self.run_dir.dispatch_id}".encode()
-        found = {each.pid for each in process_tree.descendants(self.pid)}
+        found = {each.pid for each in processes.descendants(self.pid)}
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:
                 if mark in Path(f"/proc/{name}/environ").read_bytes().split(b"\0"):
                     found.add(int(name))
             except OSError:
                 continue
-        return sorted(pid for pid in found if (p := process_tree.read(pid)) and p.state not in "ZX")
+        return sorted(pid for pid in found if (p := processes.read(pid)) and p.state not in "ZX")
 
 
 class Runs:

@@ -13,7 +13,7 @@ from dispatcher import __version__, clock, logs
 from dispatcher.actions.register_node import register_node
 from dispatcher.broker.messages import Owed
 from dispatcher.db.engine import transaction
-from dispatcher.db.migrate import check_schema
+from dispatcher.db.schema_check import check_schema
 from dispatcher.health import Health
 from dispatcher.settings import Settings
 from workers.measure_capacity import measure

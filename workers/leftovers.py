@@ -10,7 +10,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from dispatcher import clock
+from dispatcher import clock, processes
 from workers import process_tree
 from workers.playbook_command import RUN_VARIABLE
 
@@ -20,7 +20,7 @@ _GIVE_UP: Final = 10.0
 _LOOK_EVERY: Final = 0.05
 
 
-def find(dispatch_id: str) -> list[process_tree.Process]:
+def find(dispatch_id: str) -> list[processes.Process]:
     """Processes that belong to a run; zombies are left out."""
     mark = f"{RUN_VARIABLE}={dispatch_id}".encode()
     found = []
@@ -31,7 +31,7 @@ def find(dispatch_id: str) -> list[process_tree.Process]:
             environment = Path("/proc", name, "environ").read_bytes()
         except OSError:
             continue  # gone, or another user's
-        process = process_tree.read(int(name)) if mark in environment else None
+        process = processes.read(int(name)) if mark in environment else None
         if process is not None and process.state not in "ZX":
             found.append(process)
     return found

@@ -17,7 +17,7 @@ from dispatcher.broker.messages import Manager, wake
 from dispatcher.db import node_rows
 from dispatcher.db.change import raise_counter
 from dispatcher.db.engine import is_away, transaction
-from dispatcher.db.migrate import check_schema
+from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import RunDirectoryError, SchemaError
 from dispatcher.metrics import MESSAGES_IGNORED, NODE_ACCEPTING
 from dispatcher.settings import Settings

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from dispatcher import clock
+from dispatcher.processes import Process, descendants
 
 #: Seconds after which a sweep no longer waits for processes that it may not signal.
 GIVE_UP = 10.0
@@ -22,16 +23,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 # loaded here, so that nothing is looked up between a fork and what must follow it at once
 _libc = ctypes.CDLL(None, use_errno=True)
 _prctl = _libc.prctl
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A line of ``/proc/<pid>/stat``: state ``R S D T Z …``, start in clock ticks since boot."""
-
-    pid: int
-    parent: int
-    state: str
-    start: int
 
 
 def become_subreaper() -> None:
@@ -70,40 +61,6 @@ def close_inherited() -> None:
                 os.close(int(name))
             except OSError:  # the one that listed the directory
                 pass
-
-
-def read(pid: int) -> Process | None:
-    """What ``/proc`` says about a process; None when it is gone."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            line = file.read()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    # the name in parentheses may itself hold blanks and parentheses
-    rest = line[line.rindex(b")") + 2 :].split()
-    return Process(pid, int(rest[1]), rest[0].decode(), int(rest[19]))
-
-
-def start_of(pid: int) -> int:
-    """When a process started, in clock ticks since boot; 0 when it is gone."""
-    found = read(pid)
-    return 0 if found is None else found.start
-
-
-def descendants(root: int) -> list[Process]:
-    """All living descendants of a process, parents before children; zombies are left out."""
-    children: dict[int, list[Process]] = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (found := read(int(name))) is not None:
-            children.setdefault(found.parent, []).append(found)
-    tree: list[Process] = []
-    pending = [root]
-    while pending:
-        for child in children.get(pending.pop(), ()):
-            pending.append(child.pid)
-            if child.state not in "ZX":
-                tree.append(child)
-    return tree
 
 
 def send(processes: Iterable[Process], signum: signal.Signals) -> list[int]:

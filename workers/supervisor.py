@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dispatcher import clock
+from dispatcher import clock, processes
 from dispatcher.errors import RunDirectoryError
 from workers import process_tree, runner
 from workers.events import CleanEvent, EventStream, storable
@@ -118,7 +118,7 @@ class Supervision:
 
     def _introduce(self) -> None:
         pid = os.getpid()
-        start = process_tree.start_of(pid)
+        start = processes.start_of(pid) or 0
         record = SupervisorRecord(pid, start, clock.boot_id(), self._started_at)
         self._run_dir.write_supervisor(record)
         descriptor = os.open(self._reserve, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from dispatcher import clock
+from dispatcher import clock, processes
 from workers import lease_file, process_tree
 from workers.pty_child import PtyChild
 from workers.run_dir import JobSpec, RunDir
@@ -195,7 +195,7 @@ class Watch:
         if self._child is None or not self._child.isalive():
             return
         if now >= self._kill_at:
-            left = process_tree.descendants(self._child.pid)
+            left = processes.descendants(self._child.pid)
             self.killed.update(process_tree.send(left, signal.SIGKILL))
             os.kill(self._child.pid, signal.SIGCONT)
             if not left and now > self._kill_at + PERIOD:

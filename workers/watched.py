@@ -7,9 +7,8 @@ import signal
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from dispatcher import clock
+from dispatcher import clock, processes
 from dispatcher.errors import RunDirectoryError
-from workers import process_tree
 from workers.run_dir import SupervisorRecord
 from workers.runs import Run
 
@@ -79,7 +78,8 @@ def record_of(run: Run) -> SupervisorRecord | None:
 
 def _is_same(record: SupervisorRecord) -> bool:
     """Whether the process is still the one that wrote the record."""
-    return process_tree.start_of(record.pid) == record.pid_start
+    found = processes.read(record.pid)
+    return found is not None and found.start == record.pid_start
 
 
 def _pidfd(pid: int) -> int:

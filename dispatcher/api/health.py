@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from dispatcher.api.services import Services, ServicesParameter
-from dispatcher.db.migrate import check_schema
+from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import SchemaError, Unavailable
 
 router = APIRouter(tags=["health"])

@@ -17,7 +17,7 @@ from dispatcher.actions.tokens import any_token
 from dispatcher.api.app import create_app
 from dispatcher.api.health import missing
 from dispatcher.api.services import Services
-from dispatcher.db.migrate import check_schema
+from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import ConfigurationError, DispatcherError, Unavailable
 from dispatcher.health import BEAT_SECONDS, Health
 from dispatcher.settings import Settings, load

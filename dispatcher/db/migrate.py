@@ -1,4 +1,4 @@
-"""Bringing a database's schema up to date, and refusing to work with one that does not fit."""
+"""Bringing a database's schema up to date. :mod:`dispatcher.db.schema_check` refuses one that is not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
 
-from dispatcher import CODE_VERSION, clock
+from dispatcher import clock
 from dispatcher.db.partitions import ensure_partitions
+from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import SchemaError
 
-#: The schema version that this code needs at least.
-SCHEMA_VERSION: Final = 2
 _FIRST_MIGRATION_LOCK: Final = 0x0D15_BA7C
 _LEASE_SECONDS: Final = 600
 
@@ -112,22 +111,3 @@ def _take_lease(connection: Connection) -> bool:
         {"seconds": _LEASE_SECONDS},
     )
     return taken.rowcount == 1
-
-
-def check_schema(connection: Connection) -> None:
-    """Refuse a schema that this code cannot work with (docs/protocols.md 8).
-
-    Raises:
-        SchemaError: no schema, one older than needed, or one that needs newer code.
-    """
-    if not inspect(connection).has_table("schema_info"):
-        raise SchemaError("the database has no schema: run `dispatcher migrate`")
-    version, min_code = connection.execute(text("SELECT version, min_code FROM schema_info")).one()
-    if version < SCHEMA_VERSION:
-        raise SchemaError(
-            f"the schema has version {version}, this code needs {SCHEMA_VERSION}: run `dispatcher migrate`"
-        )
-    if min_code > CODE_VERSION:
-        raise SchemaError(
-            f"the schema needs code version {min_code}, this is {CODE_VERSION}: upgrade this machine"
-        )

@@ -37,9 +37,10 @@ from dispatcher.embedded.places import (
     remove_socket_directory,
     socket_directory,
 )
-from dispatcher.embedded.processes import start_child, start_ticks
+from dispatcher.embedded.processes import start_child
 from dispatcher.embedded.server import ServerProcess
 from dispatcher.errors import ConfigurationError
+from dispatcher.processes import start_of
 
 ROLE = "dispatcher"
 DATABASE = "dispatcher"
@@ -227,7 +228,7 @@ class EmbeddedPostgres:
             written = lock.stat().st_mtime
         except (OSError, ValueError, IndexError):
             return
-        start = start_ticks(pid)
+        start = start_of(pid)
         if start is None:
             return
         age = clock.boottime() - start / os.sysconf("SC_CLK_TCK")

@@ -12,59 +12,16 @@ import select
 import signal
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any, Self
 
 from dispatcher import clock
+from dispatcher.processes import everyone, start_of
 
 _LEASH = Path(__file__).with_name("leash.py")
 _PR_SET_CHILD_SUBREAPER = 36
-
-
-def _fields(pid: int) -> list[str] | None:
-    """``/proc/<pid>/stat`` from the third field (state) on; None if it is gone or a zombie."""
-    try:
-        # the command's name is in parentheses and may hold spaces and parentheses
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if fields[0] in "ZX" else fields
-
-
-def start_ticks(pid: int) -> int | None:
-    """When a process was started, in clock ticks since boot; None if it is gone or a zombie."""
-    fields = _fields(pid)
-    return None if fields is None else int(fields[19])
-
-
-def ancestry(pid: int) -> list[int]:
-    """A living process, its parent, and so on up to the first one; empty if it is gone."""
-    line = []
-    while pid and (fields := _fields(pid)) is not None:
-        line.append(pid)
-        pid = int(fields[1])
-    return line
-
-
-def _all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def descendants(pid: int) -> list[int]:
-    """Every living process below ``pid``."""
-    children = defaultdict(list)
-    for child in _all_pids():
-        if (fields := _fields(child)) is not None:
-            children[int(fields[1])].append(child)
-    found, queue = [], [pid]
-    while queue:
-        below = children[queue.pop()]
-        found += below
-        queue += below
-    return found
 
 
 @dataclass(frozen=True)
@@ -78,7 +35,7 @@ class ProcessMark:
     @classmethod
     def of(cls, pid: int) -> Self | None:
         """The mark of a living process."""
-        start = start_ticks(pid)
+        start = start_of(pid)
         return None if start is None else cls(pid, start, clock.boot_id())
 
     @classmethod
@@ -103,7 +60,7 @@ class ProcessMark:
 
     def alive(self) -> bool:
         """Whether the very process still runs."""
-        return self.boot_id == clock.boot_id() and start_ticks(self.pid) == self.start
+        return self.boot_id == clock.boot_id() and start_of(self.pid) == self.start
 
     def stop(self, ladder: Sequence[tuple[int, float]]) -> bool:
         """Send signals until it has ended.
@@ -137,14 +94,12 @@ def rest_of_session(leader: ProcessMark) -> list[ProcessMark]:
     The kernel gives a session's number to nobody else while the session has a member, but a new
     session may get it afterwards: then its leader has another start time.
     """
-    if leader.boot_id != clock.boot_id() or start_ticks(leader.pid) not in (None, leader.start):
+    if leader.boot_id != clock.boot_id() or start_of(leader.pid) not in (None, leader.start):
         return []
     members = [
-        ProcessMark.of(pid)
-        for pid in _all_pids()
-        if pid != leader.pid
-        and (fields := _fields(pid)) is not None
-        and int(fields[3]) == leader.pid
+        ProcessMark.of(process.pid)
+        for process in everyone()
+        if process.alive and process.session == leader.pid != process.pid
     ]
     return [mark for mark in members if mark is not None and mark.start >= leader.start]
 

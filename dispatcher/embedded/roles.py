@@ -10,8 +10,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from dispatcher import health
-from dispatcher.embedded.processes import ancestry
 from dispatcher.embedded.state import node_data_dir
+from dispatcher.processes import ancestry
 from dispatcher.settings import Settings, node_name
 
 #: Seconds between SIGTERM and SIGKILL of a playbook when the stack stops: all must end in 10 s.

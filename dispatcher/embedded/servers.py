@@ -8,11 +8,11 @@ from typing import Any
 
 from dispatcher import clock
 from dispatcher.embedded.postgres import EmbeddedPostgres
-from dispatcher.embedded.processes import descendants
 from dispatcher.embedded.server import ServerProcess
 from dispatcher.embedded.state import ProcessState
 from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.errors import ConfigurationError
+from dispatcher.processes import descendants
 from dispatcher.settings import Settings
 
 #: Names in ``stack.json``, in the order in which they start.
@@ -100,7 +100,10 @@ class Servers:
         """The servers and everything below them."""
         marks = [process.mark for process in self.processes()]
         return {
-            pid for mark in marks if mark is not None for pid in (mark.pid, *descendants(mark.pid))
+            pid
+            for mark in marks
+            if mark is not None
+            for pid in (mark.pid, *(each.pid for each in descendants(mark.pid)))
         }
 
     def describe(self) -> list[ProcessState]:

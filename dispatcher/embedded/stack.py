@@ -19,13 +19,14 @@ from dispatcher import settings as settings_module
 from dispatcher.embedded.first_start import prepare
 from dispatcher.embedded.left_overs import stop_left_overs
 from dispatcher.embedded.ports import choose_port, url_of
-from dispatcher.embedded.processes import ProcessMark, adopt_orphans, descendants, reap_adopted
+from dispatcher.embedded.processes import ProcessMark, adopt_orphans, reap_adopted
 from dispatcher.embedded.role_process import RoleProcess, keep_small
 from dispatcher.embedded.roles import Role, standard_roles
 from dispatcher.embedded.server import ServerProcess
 from dispatcher.embedded.servers import Servers
 from dispatcher.embedded.state import StackState, UpLock, make_data_dir, running_stack
 from dispatcher.errors import ConfigurationError
+from dispatcher.processes import descendants
 from dispatcher.settings import Settings
 
 _LOOK: Final = 0.1
@@ -208,7 +209,7 @@ class Stack:
                 self._say(f"{role.role.name} does not end; it is killed")
         deadline = clock.monotonic() + 1.0
         while clock.monotonic() < deadline:
-            left = set(descendants(os.getpid())) - self._servers.pids()
+            left = {each.pid for each in descendants(os.getpid())} - self._servers.pids()
             if not left:
                 return
             for pid in left:

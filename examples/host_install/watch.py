@@ -192,9 +192,12 @@ def print_summary(watches: Sequence[Watch], changed: dict[str, int]) -> None:
         )
     Console(width=None if sys.stdout.isatty() else 100).print(table)
     reads = sum(each.reads for each in watches)
+    slowest = min(each.reads_per_second for each in watches)
     print(
         f"{len(watches)} jobs at once, {sum(w.job.status == 'successful' for w in watches)}"
         f" successful; {reads:,} reads of their status (each job at least"
-        f" {min(w.reads_per_second for w in watches):.1f} a second),"
+        f" {slowest:.1f} a second),"
         f" {sum(w.bad_reads for w in watches)} answered other than 200"
     )
+    if slowest < 5:
+        print("fewer than five reads a second: this machine has other work to do as well")

@@ -42,7 +42,7 @@ MOST_RESUBMISSIONS = 3
 
 def suspect_at(heartbeat: float) -> int:
     """Misses at which a node is suspect: three heartbeats of silence, counted in ticks."""
-    return max(1, ceil(SUSPECT_HEARTBEATS * heartbeat / TICK_SECONDS))
+    return ceil(SUSPECT_HEARTBEATS * heartbeat / TICK_SECONDS)
 
 
 def lost_at(node_lost_after: float) -> int:

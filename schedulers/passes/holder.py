@@ -6,9 +6,9 @@ import os
 import socket
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 
 from dispatcher import clock
+from dispatcher.processes import start_of
 
 
 @dataclass(frozen=True)
@@ -33,24 +33,14 @@ class Holder:
     def of_this_process(cls) -> Holder:
         """A new holder; made after the last fork."""
         pid = os.getpid()
-        return cls(uuid.uuid4(), _host(), clock.boot_id(), pid, _start_time(pid) or 0)
+        return cls(uuid.uuid4(), _host(), clock.boot_id(), pid, start_of(pid) or 0)
 
     def sees_gone(self, other: Holder) -> bool:
         """Whether ``other`` ran on this machine and does not any more; false when in doubt."""
         if (other.host, other.boot_id) != (self.host, self.boot_id):
             return False
-        return _start_time(other.pid) != other.pid_start
+        return start_of(other.pid) != other.pid_start
 
 
 def _host() -> str:
     return f"{socket.gethostname()}/{os.readlink('/proc/self/ns/pid')}"
-
-
-def _start_time(pid: int) -> int | None:
-    """Field 22 of ``/proc/<pid>/stat``; None for no process, or one that is only not reaped yet."""
-    try:
-        # the command, in parentheses, may hold anything: fields are counted after its end
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in ("Z", "X") else int(fields[19])

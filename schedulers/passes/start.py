@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 from dispatcher import clock, logs
 from dispatcher.broker.celery_app import broker_url
 from dispatcher.db.engine import database_url, is_away, transaction
-from dispatcher.db.migrate import check_schema
+from dispatcher.db.schema_check import check_schema
 from dispatcher.health import Health
 from dispatcher.settings import Settings
 

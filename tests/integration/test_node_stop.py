@@ -145,13 +145,15 @@ def test_an_agent_whose_parent_is_killed_lets_go_and_a_new_worker_takes_over(
     gate = node.data_dir / "gate"
     job_id, run = running_job(node, engine, gate)
     assert node.process is not None
+    agent = node.agent_pid
     node.process.kill()
     node.process.wait()
     node.start("worker")
-    wait_until(lambda: len(node.pids("celery")) == 1, what="the old processes have ended")
+    wait_until(lambda: node.agent_pid not in (0, agent), timeout=60)
     gate.touch()
-    assert wait_final(engine, job_id, timeout=60).status == "successful"
+    assert wait_final(engine, job_id).status == "successful"
     assert run.read_result() is not None
+    wait_until(lambda: len(node.pids("celery")) == 1, what="one Celery worker")
 
 
 def test_a_schema_that_is_missing_stops_the_worker(

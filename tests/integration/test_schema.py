@@ -21,7 +21,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from dispatcher import CODE_VERSION
 from dispatcher import settings as settings_module
 from dispatcher.db.engine import is_away, make_engine, transaction, unavailable_when_away
-from dispatcher.db.migrate import SCHEMA_VERSION, check_schema, head_revision, migrate
+from dispatcher.db.migrate import head_revision, migrate
+from dispatcher.db.schema_check import SCHEMA_VERSION, check_schema
 from dispatcher.db.tables import metadata
 from dispatcher.embedded.postgres import EmbeddedPostgres
 from dispatcher.errors import SchemaError, Unavailable

@@ -19,6 +19,7 @@ from workers import lease_file, leftovers, supervisors
 from workers.finish import clear_away, ending_of
 from workers.run_dir import JobSpec, RunDir
 from workers.runs import Phase, Run, Runs
+from workers.spool import SpoolReader
 from workers.supervisors import Supervisors
 
 
@@ -59,7 +60,8 @@ def start(settings: Settings, runs: Runs, watch: Supervisors, play: str, **spec:
     run = Run(1, dispatch_id, directory, Phase.READY)
     runs.add(run)
     watch.start(run)
-    wait_until(lambda: leftovers.find(str(dispatch_id)), timeout=60, what="the playbook runs")
+    spool = SpoolReader(directory.spool)
+    wait_until(lambda: spool.read(0).lines, timeout=60, what="the playbook runs")
     return run
 
 

@@ -56,6 +56,10 @@ def test_a_renewal_sets_the_count_to_nothing():
     assert observe(seen(missed=2)) == [Watch(1, 8, 0)]
 
 
+def test_a_counter_that_went_back_has_moved():
+    assert observe(seen(seq=3, watched_seq=7, missed=61)) == [Watch(1, 3, 0)]
+
+
 def test_silence_since_the_last_tick_counts_one_more():
     assert observe(seen(**SILENT, missed=1)) == [Watch(1, 7, 2)]
 

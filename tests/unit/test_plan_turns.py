@@ -175,8 +175,9 @@ def test_a_kept_node_that_holds_its_most_jobs_gets_no_more_from_anybody():
     here = world([node(1, 20, max_jobs=1)], active=[active(90, 1, 10)])
     _, ledger = plan_window(Ledger.of(here), [pending(1, 11, age=60)])
     assert ledger.kept.keys() == {1}
-    decisions, _ = plan_window(ledger, [pending(2, 2, age=99)])
-    assert reason_of(decisions[0]).code == "node_limit"
+    decisions, _ = plan_window(ledger, [pending(2, 2, age=99), pending(3, 2)])
+    assert [reason_of(decision).code for decision in decisions] == ["node_limit", "node_limit"]
+    assert [reason_of(d).data["reserved_for"] for d in decisions] == [None, 1]
 
 
 def test_a_job_is_not_held_up_by_what_is_kept_for_itself():

@@ -114,6 +114,11 @@ def test_words_follow_the_numbers(code, data, sentence):
     assert words(code, data) == sentence
 
 
+def test_what_fits_exactly_is_neither_oversized_nor_impossible():
+    assert "alone" not in words("no_capacity", FULL | HELD | {"needed": 16})
+    assert "ever" not in words("group_limit", LIMIT | ONE | {"needed": 20})
+
+
 @pytest.mark.parametrize("why", ["lost", "suspect", "left", "removed"])
 def test_what_became_of_a_node_is_said_in_words(why):
     assert words("returned", {"node": "n1", "why": why}).startswith(

@@ -10,6 +10,7 @@ from typing import Any
 #: Runs in a process of its own, which becomes a subreaper with SIGCHLD blocked.
 BEGIN = """
 import json, os, signal, subprocess, sys
+from dispatcher import processes
 from workers import process_tree
 process_tree.become_subreaper()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
@@ -47,7 +48,7 @@ def test_a_sweep_reaches_those_that_left_session_and_parent() -> None:
     found, swept = answer(
         """
 shell("setsid sh -c 'sleep 100 & echo; exec sleep 100' & wait %1 & sleep 0.2; exit")
-found = {each.pid for each in process_tree.descendants(os.getpid())}
+found = {each.pid for each in processes.descendants(os.getpid())}
 swept = process_tree.sweep(grace=0)
 print(json.dumps([len(found), len(set(swept.killed) & found)]))
 """
@@ -61,7 +62,7 @@ def test_a_sweep_wakes_what_is_stopped() -> None:
         """
 pid = shell("echo; exec sleep 100")
 process_tree.stop_all(os.getpid())
-state = process_tree.read(pid).state
+state = processes.read(pid).state
 swept = process_tree.sweep(grace=5)
 print(json.dumps([state, swept.killed]))
 """

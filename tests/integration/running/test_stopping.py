@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher import clock
+from dispatcher import clock, processes
 from tests.runs import Run, Runs
 from tests.waiting import wait_until
-from workers import lease_file, process_tree
+from workers import lease_file
 from workers.fork_server import ForkServer, ForkServerGone
 from workers.spool import SpoolReader
 
@@ -60,7 +60,7 @@ def commands(run: Run) -> set[str]:
 
 
 def is_dead(pid: int) -> bool:
-    found = process_tree.read(pid)
+    found = processes.read(pid)
     return found is None or found.state in "ZX"
 
 
@@ -106,7 +106,7 @@ def test_sigterm_to_the_supervisor_is_a_shutdown_that_needs_no_kill(
 def test_a_killed_supervisor_takes_its_playbook_along(sleeping: tuple[Run, Path]) -> None:
     run, _ = sleeping
     # the wrapper does not have the playbook's environment: found while it is a descendant
-    wrapper = next(each for each in process_tree.descendants(run.pid) if each.parent == run.pid)
+    wrapper = next(each for each in processes.descendants(run.pid) if each.parent == run.pid)
     os.kill(run.pid, signal.SIGKILL)
     wait_until(lambda: gone(run) and is_dead(wrapper.pid), timeout=1.0)
     assert not run.run_dir.is_alive()
@@ -118,7 +118,7 @@ def test_a_killed_supervisor_takes_its_playbook_along(sleeping: tuple[Run, Path]
 
 def test_a_killed_wrapper_ends_the_run(sleeping: tuple[Run, Path]) -> None:
     run, _ = sleeping
-    wrapper = next(each for each in process_tree.descendants(run.pid) if each.parent == run.pid)
+    wrapper = next(each for each in processes.descendants(run.pid) if each.parent == run.pid)
     os.kill(wrapper.pid, signal.SIGKILL)
     assert run.wait().evidence.stats is None
     assert run.decided().outcome == "incomplete"
@@ -129,7 +129,7 @@ def test_a_lapsed_lease_stops_a_living_run_at_once(sleeping: tuple[Run, Path]) -
     run, lease = sleeping
     record = run.run_dir.read_supervisor()
     assert record is not None
-    assert (record.pid, record.pid_start) == (run.pid, process_tree.start_of(run.pid))
+    assert (record.pid, record.pid_start) == (run.pid, processes.start_of(run.pid))
     first = run.run_dir.sign_of_life()
     wait_until(lambda: run.run_dir.sign_of_life() != first, timeout=3)
     lease_file.write(lease, clock.boottime() - 1)
@@ -182,7 +182,7 @@ def test_a_full_quota_pauses_the_playbook_until_it_is_shipped(runs: Runs) -> Non
 
 def stopped(run: Run) -> bool:
     """Whether ansible-playbook and its workers are all stopped."""
-    states = [process_tree.read(pid) for pid in run.processes()]
+    states = [processes.read(pid) for pid in run.processes()]
     ours = [each.state for each in states if each is not None and each.parent != run.pid]
     return bool(ours) and set(ours) == {"T"}
 
@@ -239,4 +239,4 @@ def test_the_fork_server_ends_with_its_agent_and_tells_of_ends_before(runs: Runs
     wait_until(lambda: exits.extend(server.poll_exits()) or exits, timeout=10)
     assert exits == [(pid, 0)]
     server.close()
-    assert process_tree.read(server.pid) is None
+    assert processes.read(server.pid) is None

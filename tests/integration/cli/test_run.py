@@ -1,12 +1,10 @@
-"""`dispatcher run` and `dispatcher jobs` against a real server; the test acts as the node."""
+"""`dispatcher run` against a real server; the test acts as the node."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,45 +14,15 @@ from sqlalchemy import Engine, select
 from dispatcher.db import tables as t
 from dispatcher.db.engine import transaction
 from dispatcher.domain.outcome import FACTS, Outcome
-from dispatcher.settings import Settings
 from tests.acting_node import ActingNode
-from tests.api_server import Api, in_thread
-from tests.command_line import dispatcher, start, start_on_terminal
+from tests.command_line import dispatcher, ended, start, start_on_terminal
 from tests.waiting import wait_until
-
-
-@pytest.fixture
-def api(settings: Settings, engine: Engine) -> Iterator[Api]:
-    with in_thread(settings, engine) as running:
-        yield running
-
-
-@pytest.fixture
-def server(api: Api) -> dict[str, str]:
-    return {"DISPATCHER_URL": api.url, "DISPATCHER_TOKEN": api.token}
-
-
-@pytest.fixture
-def node(engine: Engine) -> ActingNode:
-    return ActingNode(engine)
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    (tmp_path / "site.yml").write_text("- hosts: all\n")
-    (tmp_path / "hosts.ini").write_text("[web]\nweb1\nweb2\n")
-    return tmp_path
 
 
 def row_of(engine: Engine, job_id: int) -> dict[str, Any]:
     query = select(t.job, t.job_input).where(t.job.c.id == job_id).join(t.job_input)
     with transaction(engine) as connection:
         return dict(connection.execute(query).mappings().one())
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=60)
-    return process.returncode, out, err
 
 
 def test_a_run_is_followed_to_its_end_and_exits_with_its_code(
@@ -202,22 +170,6 @@ def test_a_second_ctrl_c_detaches(server: dict[str, str], node: ActingNode, proj
     assert f"detached; job {job_id} goes on" in err
 
 
-def test_following_a_job_never_cancels_it(
-    server: dict[str, str], node: ActingNode, project: Path
-) -> None:
-    job_id = int(
-        dispatcher("run", "site.yml", "-i", "h,", "--detach", cwd=project, **server).stdout
-    )
-    node.claim(job_id)
-    node.print(job_id, ["line"])
-    process = start("jobs", "follow", str(job_id), cwd=project, **server)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    assert ended(process)[0] == 130
-    assert not node.cancel_requested(job_id)
-
-
 def test_json_is_one_object_a_line_with_every_event_and_the_final_job(
     server: dict[str, str], node: ActingNode, project: Path
 ) -> None:
@@ -252,25 +204,6 @@ def test_on_a_terminal_colors_come_and_other_control_sequences_do_not(
     assert seen == b"\x1b[0;32mok\x1b[0m\r\nxy\r\n"
 
 
-def test_a_reader_that_goes_away_ends_the_command_quietly(
-    server: dict[str, str], node: ActingNode, project: Path
-) -> None:
-    job_id = int(
-        dispatcher("run", "site.yml", "-i", "h,", "--detach", cwd=project, **server).stdout
-    )
-    node.claim(job_id)
-    process = start("jobs", "follow", str(job_id), cwd=project, **server)
-    node.print(job_id, ["one"])
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.stdout.close()
-    node.print(job_id, ["two"])
-    assert process.wait(20) == 141
-    assert process.stderr is not None
-    assert "Traceback" not in process.stderr.read()
-    process.stderr.close()
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -298,64 +231,3 @@ def test_what_is_refused_is_one_line_that_names_it(
     assert [line for line in lines if "uploading" not in line] == lines[-1:]
     assert lines[-1].startswith("dispatcher: ")
     assert answer.stdout == ""
-
-
-def test_no_server_a_bad_token_and_an_unknown_job_have_their_codes(
-    server: dict[str, str], project: Path, data_dir: Path
-) -> None:
-    away = {"DISPATCHER_URL": "http://127.0.0.1:9", "DISPATCHER_TOKEN": "x"}
-    for arguments, variables, code, words in [
-        (("jobs", "list"), away, 4, "Connection refused"),
-        (("jobs", "list"), {"DISPATCHER_DATA_DIR": str(data_dir)}, 2, "no server"),
-        (("jobs", "list"), server | {"DISPATCHER_URL": "nonsense"}, 2, "DISPATCHER_URL"),
-        (
-            ("run", "site.yml", "-i", "h,"),
-            server | {"DISPATCHER_TOKEN": "dsp_wrong"},
-            2,
-            "Invalid token",
-        ),
-        (("jobs", "show", "99"), server, 2, "Not found"),
-        (("jobs", "cancel", "99"), server, 2, "no job 99"),
-        (("token", "list"), {"DISPATCHER_DATA_DIR": str(data_dir)}, 2, "DISPATCHER_DATABASE_URL"),
-    ]:
-        answer = dispatcher(*arguments, cwd=project, **variables)
-        assert answer.returncode == code, answer.stderr
-        assert words in answer.stderr
-        assert "Traceback" not in answer.stderr
-
-
-def test_jobs_are_listed_shown_and_canceled(
-    server: dict[str, str], node: ActingNode, project: Path
-) -> None:
-    ids = [
-        int(dispatcher("run", "site.yml", "-i", "h,", "--detach", cwd=project, **server).stdout)
-        for _ in range(2)
-    ]
-    node.claim(ids[0])
-    node.print(ids[0], ["\x1b[0;32mok\x1b[0m", "ä"])
-    node.finish(ids[0], Outcome.SUCCESSFUL, hosts=["h"])
-
-    listed = dispatcher("jobs", "list", "--json", cwd=project, **server)
-    assert [job["id"] for job in json.loads(listed.stdout)] == ids[::-1]
-    table = dispatcher("jobs", "list", "--status", "successful", cwd=project, **server).stdout
-    assert [line.split()[:4] for line in table.splitlines()[1:]] == [
-        [str(ids[0]), "successful", "site.yml", "n1"]
-    ]
-    shown = dispatcher("jobs", "show", str(ids[0]), cwd=project, **server).stdout
-    assert "successful" in shown
-    assert shown.splitlines()[-1].split() == ["h", "2", "1", "0", "0", "0"]
-    plain = dispatcher("jobs", "stdout", str(ids[0]), cwd=project, **server)
-    assert plain.stdout == "ok\nä\n"
-    colored = dispatcher("jobs", "stdout", "--color", str(ids[0]), cwd=project, **server)
-    assert colored.stdout == "\x1b[0;32mok\x1b[0m\nä\n"
-
-    canceled = dispatcher("jobs", "cancel", "--wait", str(ids[1]), cwd=project, **server)
-    assert canceled.returncode == 3
-    again = dispatcher("jobs", "cancel", str(ids[1]), cwd=project, **server)
-    assert again.returncode == 2
-    assert "ended" in again.stderr
-
-
-def test_nodes_are_listed(server: dict[str, str], node: ActingNode, project: Path) -> None:
-    table = dispatcher("node", "list", cwd=project, **server).stdout
-    assert table.splitlines()[1].split()[:5] == ["n1", "alive", "100", "0", "0"]

@@ -1,0 +1,36 @@
+"""Refusing to work with a schema that does not fit.
+
+Apart from :mod:`dispatcher.db.migrate`, whose tools take a good part of a second to import: every
+role looks at the schema when it starts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Connection, inspect, text
+
+from dispatcher import CODE_VERSION
+from dispatcher.errors import SchemaError
+
+#: The schema version that this code needs at least.
+SCHEMA_VERSION: Final = 2
+
+
+def check_schema(connection: Connection) -> None:
+    """Refuse a schema that this code cannot work with (docs/protocols.md 8).
+
+    Raises:
+        SchemaError: no schema, one older than needed, or one that needs newer code.
+    """
+    if not inspect(connection).has_table("schema_info"):
+        raise SchemaError("the database has no schema: run `dispatcher migrate`")
+    version, min_code = connection.execute(text("SELECT version, min_code FROM schema_info")).one()
+    if version < SCHEMA_VERSION:
+        raise SchemaError(
+            f"the schema has version {version}, this code needs {SCHEMA_VERSION}: run `dispatcher migrate`"
+        )
+    if min_code > CODE_VERSION:
+        raise SchemaError(
+            f"the schema needs code version {min_code}, this is {CODE_VERSION}: upgrade this machine"
+        )
