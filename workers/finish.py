@@ -17,6 +17,7 @@ from dispatcher import clock, logs
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import event_store, job_moves
 from dispatcher.db.change import raise_counter
+from dispatcher.db.workflow_touches import touch_workflows_of
 from dispatcher.domain.outcome import Outcome
 from dispatcher.domain.status import Status
 from dispatcher.errors import RunDirectoryError
@@ -216,7 +217,7 @@ def after_final(connection: Connection, done: Sequence[job_moves.Finished]) -> F
     """What belongs to the end of jobs besides their rows; the last statements of a transaction."""
     if not done:
         return Finished((), Owed())
-    touched = event_store.touch_workflows(connection, [job.job_id for job in done])
+    touched = touch_workflows_of(connection, [job.job_id for job in done])
     raise_counter(connection)
     owed = wake(Manager.TASK, *((Manager.WORKFLOW,) if touched else ()))
     return Finished(tuple(done), owed)

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, text
 from dispatcher.broker.messages import Dispatch, Manager, Owed, wake
 from dispatcher.db import job_moves
 from dispatcher.db.change import raise_counter
+from dispatcher.db.workflow_touches import touch_workflows, touch_workflows_of
 from dispatcher.domain.status import Kind, Status
 from dispatcher.errors import NotCancelable, NotFound
 
@@ -42,11 +43,11 @@ def cancel_job(connection: Connection, job_id: int) -> CancelResult:
     owed = Owed()
     if canceled.status is Status.CANCELED:
         owed += wake(Manager.TASK)
-        if _touch_workflow_behind(connection, job_id):
+        if touch_workflows_of(connection, [job_id]):
             owed += wake(Manager.WORKFLOW)
     elif canceled.kind == Kind.WORKFLOW:
         # its children are canceled by the WorkflowManager alone (docs/protocols.md 6.5)
-        _touch(connection, job_id)
+        touch_workflows(connection, [job_id])
         owed += wake(Manager.WORKFLOW)
     else:
         owed += _message_to_node(connection, job_id, canceled)
@@ -61,21 +62,3 @@ def _message_to_node(connection: Connection, job_id: int, canceled: job_moves.Ca
     if node is None or canceled.dispatch_id is None:
         return Owed()
     return Owed(cancels=(Dispatch(job_id, canceled.dispatch_id, node),))
-
-
-def _touch_workflow_behind(connection: Connection, job_id: int) -> bool:
-    touched = connection.execute(
-        text(
-            "INSERT INTO workflow_touch (workflow_job_id)"
-            " SELECT workflow_job_id FROM workflow_node WHERE job_id = :job"
-        ),
-        {"job": job_id},
-    )
-    return touched.rowcount > 0
-
-
-def _touch(connection: Connection, workflow_job_id: int) -> None:
-    connection.execute(
-        text("INSERT INTO workflow_touch (workflow_job_id) VALUES (:job)"),
-        {"job": workflow_job_id},
-    )

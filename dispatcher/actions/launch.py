@@ -13,6 +13,7 @@ from sqlalchemy import Connection, insert, text
 
 from dispatcher import clock
 from dispatcher.actions.idempotency import take_key
+from dispatcher.actions.launched import Launched as Launched
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import tables as t
 from dispatcher.db.change import raise_counter
@@ -46,20 +47,6 @@ def prepare_run(request: RunRequest) -> PreparedRun:
         InvalidRequest: fields that are wrong.
     """
     return PreparedRun(request, validate(request, cpu=clock.thread_cpu))
-
-
-@dataclass(frozen=True)
-class Launched:
-    """The job of a request.
-
-    Attributes:
-        created: false when the idempotency key had launched it before; then nothing is owed.
-    """
-
-    job_id: int
-    uuid: UUID
-    created: bool
-    owed: Owed
 
 
 def launch_run(

@@ -217,17 +217,3 @@ def store_result(
             "playbook": playbook_outcome,
         },
     )
-
-
-def touch_workflows(connection: Connection, job_ids: Sequence[int]) -> bool:
-    """Note that jobs moved under their workflows. Returns whether there was any."""
-    if not job_ids:
-        return False
-    touched = connection.execute(
-        text(
-            "INSERT INTO workflow_touch (workflow_job_id)"
-            " SELECT DISTINCT workflow_job_id FROM workflow_node WHERE job_id = ANY(:jobs)"
-        ),
-        {"jobs": list(job_ids)},
-    )
-    return touched.rowcount > 0

@@ -6,7 +6,7 @@ returned; that is not an error. Lock order: lease, job, progress, workflow, chan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -113,11 +113,11 @@ def decide(connection: Connection, job_id: int, *, approved: bool, explanation: 
     """pending → successful or failed, approvals only; of two decisions the first stands.
 
     Args:
-        approved: false: denied, or nobody decided in time.
-        explanation: who decided, or how long nobody did.
+        approved: false: denied.
+        explanation: who decided.
 
     Returns:
-        False when the approval was decided or canceled before.
+        False when the approval was decided or canceled before, or its time is over.
     """
     outcome = Outcome.SUCCESSFUL if approved else Outcome.DENIED
     moved = connection.execute(
@@ -125,7 +125,8 @@ def decide(connection: Connection, job_id: int, *, approved: bool, explanation: 
             """
             UPDATE job SET status = :status, outcome = :outcome, explanation = :explanation,
                 finished = dispatcher_now(), pending_reason = NULL, events_complete = true
-            WHERE id = :job AND status = 'pending' AND kind = 'approval'
+            WHERE id = :job AND status = 'pending' AND kind = 'approval' AND NOT EXISTS (
+                SELECT 1 FROM approval WHERE job_id = :job AND expires <= dispatcher_now())
             """
         ),
         {
@@ -136,6 +137,33 @@ def decide(connection: Connection, job_id: int, *, approved: bool, explanation: 
         },
     )
     return moved.rowcount == 1
+
+
+def expire(connection: Connection, job_ids: Sequence[int]) -> list[int]:
+    """pending → failed, approvals whose time is over by the database's clock; which those are."""
+    if not job_ids:
+        return []
+    moved = connection.execute(
+        text(
+            """
+            WITH late AS (
+                SELECT id FROM job JOIN approval ON job_id = id
+                WHERE id = ANY(CAST(:jobs AS bigint[])) AND status = 'pending'
+                  AND expires <= dispatcher_now()
+                ORDER BY id FOR NO KEY UPDATE OF job
+            ), noted AS (
+                UPDATE approval SET timed_out = true FROM late WHERE job_id = id
+            )
+            UPDATE job SET status = 'failed', outcome = :outcome,
+                explanation = 'Nobody decided in time.', finished = dispatcher_now(),
+                pending_reason = NULL, events_complete = true
+            FROM late WHERE job.id = late.id AND status = 'pending' AND kind = 'approval'
+            RETURNING job.id
+            """
+        ),
+        {"jobs": list(job_ids), "outcome": str(Outcome.DENIED)},
+    )
+    return [job_id for (job_id,) in moved]
 
 
 @dataclass(frozen=True)
@@ -253,12 +281,23 @@ class Canceled:
 
 
 def cancel(connection: Connection, job_id: int) -> Canceled | None:
-    """Request the cancel: pending and waiting jobs are canceled, running ones are flagged.
+    """Request the cancel of one job, see :func:`cancel_jobs`.
 
     Returns:
         None when the job is final already or does not exist.
     """
-    row = connection.execute(
+    return cancel_jobs(connection, [job_id]).get(job_id)
+
+
+def cancel_jobs(connection: Connection, job_ids: Collection[int]) -> dict[int, Canceled]:
+    """Request cancels: pending and waiting jobs are canceled, running ones are flagged.
+
+    Returns:
+        What was met, for each job that was not final.
+    """
+    if not job_ids:
+        return {}
+    rows = connection.execute(
         text(
             """
             UPDATE job SET
@@ -269,13 +308,17 @@ def cancel(connection: Connection, job_id: int) -> Canceled | None:
                 finished = CASE WHEN status IN ('pending', 'waiting') THEN dispatcher_now() END,
                 events_complete = status IN ('pending', 'waiting'),
                 pending_reason = NULL
-            WHERE id = :job AND status IN ('pending', 'waiting', 'running')
-            RETURNING status, dispatch_id, node_id, kind
+            FROM (SELECT id FROM job WHERE id = ANY(CAST(:jobs AS bigint[]))
+                  ORDER BY id FOR NO KEY UPDATE) AS locked
+            WHERE job.id = locked.id AND status IN ('pending', 'waiting', 'running')
+            RETURNING job.id, status, dispatch_id, node_id, kind
             """
         ),
-        {"job": job_id},
-    ).one_or_none()
-    return None if row is None else Canceled(Status(row[0]), row[1], row[2], row[3])
+        {"jobs": list(job_ids)},
+    )
+    return {
+        row.id: Canceled(Status(row.status), row.dispatch_id, row.node_id, row.kind) for row in rows
+    }
 
 
 @dataclass(frozen=True)
@@ -335,3 +378,34 @@ def finish(
         },
     ).one_or_none()
     return None if row is None else Finished(row[0], Status(row[1]), Outcome(row[2]), row[3])
+
+
+def finish_workflows(
+    connection: Connection, endings: Mapping[int, tuple[Outcome, str]]
+) -> list[Finished]:
+    """running → final, for a batch of workflow jobs: job id → (outcome, explanation)."""
+    if not endings:
+        return []
+    moved = connection.execute(
+        text(
+            """
+            UPDATE job SET
+                status = CASE WHEN cancel_requested THEN 'canceled' ELSE v.status END,
+                outcome = CASE WHEN cancel_requested THEN 'canceled' ELSE v.outcome END,
+                explanation = v.explanation, finished = dispatcher_now(), events_complete = true
+            FROM unnest(CAST(:jobs AS bigint[]), CAST(:statuses AS text[]),
+                        CAST(:outcomes AS text[]), CAST(:explanations AS text[]))
+                AS v(job_id, status, outcome, explanation)
+            WHERE job.id = v.job_id AND job.status = 'running' AND kind = 'workflow'
+              AND (v.status <> 'canceled' OR cancel_requested)
+            RETURNING job.id, job.status, job.outcome, started
+            """
+        ),
+        {
+            "jobs": list(endings),
+            "statuses": [str(status_of(outcome)) for outcome, _ in endings.values()],
+            "outcomes": [str(outcome) for outcome, _ in endings.values()],
+            "explanations": [words for _, words in endings.values()],
+        },
+    )
+    return [Finished(row[0], Status(row[1]), Outcome(row[2]), row[3]) for row in moved]

@@ -90,6 +90,11 @@ class Builder:
         except InventoryError as error:
             raise self.error(error.message) from None
 
+    def put_host(self, name: str, variables: Mapping[str, Any], group: str = "all") -> None:
+        """Put one host into a group, its name as it is: neither a range nor with a port."""
+        self._add_host(name, group, None)
+        self._hosts[name].update(variables)
+
     def _add_host(self, host: str, group: str, port: int | None) -> None:
         if host == "":
             raise self.error("a host needs a name")

@@ -158,8 +158,13 @@ def impact(request: RunRequest, hosts: int | None) -> int:
     Args:
         hosts: number of hosts after the limit; None when that is unknown.
     """
-    forks = request.forks or DEFAULT_FORKS
-    return (forks if hosts is None else min(hosts, forks)) + 1
+    return impact_of(request.forks, hosts)
+
+
+def impact_of(forks: int, hosts: int | None) -> int:
+    """:func:`impact`, by number of forks; 0: Ansible's default."""
+    most = forks or DEFAULT_FORKS
+    return (most if hosts is None else min(hosts, most)) + 1
 
 
 def effective_host_lock(request: RunRequest) -> str:

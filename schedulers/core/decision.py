@@ -85,12 +85,43 @@ class LinkDependencies:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishWorkflow:
-    """WorkflowManager: every node of the workflow is decided and none is active."""
+class Spawn:
+    """WorkflowManager: a node's turn has come; a job is made of it.
+
+    Attributes:
+        attempt: the number of this job among those of the node, from 1.
+        artifacts_of: final jobs of its ancestors that left artifacts, in order of finishing.
+    """
 
     workflow_job_id: int
-    outcome: Outcome
-    explanation: str
+    workflow_node_id: int
+    attempt: int
+    artifacts_of: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SkipNode:
+    """WorkflowManager: this node will never run."""
+
+    workflow_job_id: int
+    workflow_node_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class FailNode:
+    """WorkflowManager: this node's turn has come and no job can be made of it."""
+
+    workflow_job_id: int
+    workflow_node_id: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireApproval:
+    """WorkflowManager: nobody decided this approval in time."""
+
+    workflow_job_id: int
+    job_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +133,21 @@ class CancelChild:
 
 
 @dataclass(frozen=True, slots=True)
-class SkipNode:
-    """WorkflowManager: this node will never run."""
+class FinishWorkflow:
+    """WorkflowManager: every node of the workflow is decided and none is active.
+
+    Attributes:
+        artifacts_of: jobs of its nodes that left artifacts, in order of finishing: together they
+            are the workflow's own.
+    """
 
     workflow_job_id: int
-    workflow_node_id: int
+    outcome: Outcome
+    explanation: str
+    artifacts_of: tuple[int, ...] = ()
 
 
-WorkflowDecision = FinishWorkflow | CancelChild | SkipNode
+WorkflowDecision = Spawn | SkipNode | FailNode | ExpireApproval | CancelChild | FinishWorkflow
 
 
 @dataclass(frozen=True, slots=True)

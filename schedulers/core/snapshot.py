@@ -121,27 +121,54 @@ class UnprocessedJob:
 
 @dataclass(frozen=True, slots=True)
 class ChildJob:
-    """The job that a workflow node stands for."""
+    """The job that a workflow node stands for.
+
+    Attributes:
+        finished: when it ended, by the database's clock.
+        has_artifacts: whether it left any (``set_stats``).
+        expired: an approval that nobody decided in time, by the database's clock.
+    """
 
     id: int
     status: Status
     cancel_requested: bool = False
+    finished: datetime | None = None
+    has_artifacts: bool = False
+    expired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowNode:
-    """One step of a workflow job; ``job`` is None until it is spawned."""
+    """One step of a workflow job; ``job`` is None until it is spawned.
+
+    Attributes:
+        spawns: what it makes, a word of ``NODE_SPAWNS``.
+        lost: what it was to spawn was deleted.
+        must_converge: it runs only if every parent leads to it (ALL); else ANY.
+        start_failure: why no job could be made of it; empty: none failed.
+        attempt: jobs that were made of it.
+    """
 
     id: int
     identifier: str
     do_not_run: bool = False
     job: ChildJob | None = None
+    spawns: str = "job_template"
+    lost: bool = False
+    must_converge: bool = False
+    start_failure: str = ""
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkflowJob:
-    """A running workflow job with all of its nodes."""
+    """A running workflow job with all of its nodes.
+
+    Attributes:
+        edges: (parent, child, kind): ids of its nodes, and ``success``, ``failure`` or ``always``.
+    """
 
     id: int
     cancel_requested: bool
     nodes: tuple[WorkflowNode, ...]
+    edges: tuple[tuple[int, int, str], ...] = ()

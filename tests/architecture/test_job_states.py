@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,9 +24,11 @@ FUNCTIONS = {
     Verb.DECIDE: job_moves.decide,
     Verb.CLAIM: job_moves.claim,
     Verb.RETURN: job_moves.return_jobs,
-    Verb.CANCEL: job_moves.cancel,
+    Verb.CANCEL: job_moves.cancel_jobs,
     Verb.FINISH: job_moves.finish,
 }
+#: The same verbs for whole batches of one kind.
+BATCHES = {Verb.DECIDE: job_moves.expire, Verb.FINISH: job_moves.finish_workflows}
 
 
 def table(header: str) -> list[tuple[str, ...]]:
@@ -52,15 +55,15 @@ def check(name: str) -> str:
     )
 
 
-def sources(verb: Verb) -> set[str]:
-    """The statuses that the verb's function moves a row from, as its SQL says."""
-    where = statement(verb).split("WHERE", 1)[1]
+def sources(statement: str) -> set[str]:
+    """The statuses that a statement moves a row from."""
+    where = statement.split("WHERE", 1)[1]
     listed = re.search(r"\bstatus IN \(([^)]*)\)", where)
     return words(listed[1]) if listed else set(re.findall(r"\bstatus = '(\w+)'", where))
 
 
-def statement(verb: Verb) -> str:
-    return re.search(r"UPDATE job SET.*?\"\"\"", inspect.getsource(FUNCTIONS[verb]), re.S)[0]
+def statement(function: Callable[..., object]) -> str:
+    return re.search(r"UPDATE job SET.*?\"\"\"", inspect.getsource(function), re.S)[0]
 
 
 def moved(verb: Verb, side: str) -> set[str]:
@@ -107,24 +110,31 @@ def test_every_verb_has_its_function_and_moves() -> None:
         if function.__module__ == job_moves.__name__
         and "UPDATE job SET" in inspect.getsource(function)
     }
-    assert written == {function.__name__ for function in FUNCTIONS.values()}
+    functions = [*FUNCTIONS.values(), *BATCHES.values()]
+    assert written == {function.__name__ for function in functions}
 
 
-@pytest.mark.parametrize("verb", sorted(set(Verb) - {Verb.CANCEL}))
-def test_a_function_moves_rows_from_the_statuses_of_the_table(verb: Verb) -> None:
-    assert sources(verb) == moved(verb, "source")
+@pytest.mark.parametrize(
+    ("verb", "function"),
+    [pair for pair in (*FUNCTIONS.items(), *BATCHES.items()) if pair[0] is not Verb.CANCEL],
+)
+def test_a_function_moves_rows_from_the_statuses_of_the_table(
+    verb: Verb, function: Callable[..., object]
+) -> None:
+    assert sources(statement(function)) == moved(verb, "source")
 
 
 def test_cancel_moves_what_has_not_begun_and_flags_what_runs() -> None:
-    case = re.search(r"status = CASE WHEN (.*?) THEN 'canceled'", statement(Verb.CANCEL))
+    update = statement(FUNCTIONS[Verb.CANCEL])
+    case = re.search(r"status = CASE WHEN (.*?) THEN 'canceled'", update)
     assert case is not None
     assert words(case[1]) == moved(Verb.CANCEL, "source")
-    assert sources(Verb.CANCEL) == moved(Verb.CANCEL, "source") | {"running"}
+    assert sources(update) == moved(Verb.CANCEL, "source") | {"running"}
 
 
 @pytest.mark.parametrize("verb", [Verb.START, Verb.BEGIN, Verb.REFUSE, Verb.CLAIM, Verb.RETURN])
 def test_a_function_moves_rows_to_the_status_of_the_table(verb: Verb) -> None:
-    written = re.search(r"UPDATE job SET\s+status = '(\w+)'", statement(verb))
+    written = re.search(r"UPDATE job SET\s+status = '(\w+)'", statement(FUNCTIONS[verb]))
     assert written is not None
     assert {written[1]} == moved(verb, "target")
 

@@ -146,6 +146,7 @@ def test_what_only_the_look_at_everything_finds_is_counted(engine: Engine, runni
     assert job_row(engine, workflow).status == "running", "nobody touched it"
     with engine.begin() as connection:
         connection.execute(text("UPDATE manager_lease SET next_due = dispatcher_now()"))
+        connection.execute(text("UPDATE workflow_sweep SET due = dispatcher_now()"))
     before = REGISTRY.get_sample_value("dispatcher_workflows_missed_total") or 0
     running.trigger(WORKFLOW)
     assert job_row(engine, workflow).status == "successful"

@@ -171,6 +171,11 @@ job = Table(
         "id",
         postgresql_where=text("status = 'running' AND kind = 'workflow'"),
     ),
+    Index(
+        "ix_job_pending_approvals",
+        "id",
+        postgresql_where=text("status = 'pending' AND kind = 'approval'"),
+    ),
     CheckConstraint(
         "slice_count >= 1 AND slice_number >= 0 AND slice_number <= slice_count", name="slice_range"
     ),

@@ -12,6 +12,7 @@ from sqlalchemy import (
     Index,
     Integer,
     PrimaryKeyConstraint,
+    SmallInteger,
     Table,
     Text,
     UniqueConstraint,
@@ -107,7 +108,8 @@ workflow_node = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("workflow_job_id", BigInteger, ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
     Column("identifier", Text, nullable=False),
-    Column("job_id", BigInteger, ForeignKey("job.id"), unique=True),
+    # a relaunch from failed nodes refers to the jobs that had succeeded: not unique
+    Column("job_id", BigInteger, ForeignKey("job.id"), index=True),
     Column("do_not_run", Boolean, nullable=False, server_default=text("false")),
     Column("spawns", Text, nullable=False, server_default=text("'job_template'")),
     Column("template_id", BigInteger),
@@ -118,8 +120,14 @@ workflow_node = Table(
     Column("attempt", Integer, nullable=False, server_default=text("0")),
     # why no job could be made of it: the node failed with this reason
     Column("start_failure", Text, nullable=False, server_default=text("''")),
+    # of a sliced launch: 1 to the job's slice_count; 0: no slice
+    Column("slice_number", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("workflow_job_id", "identifier"),
     CheckConstraint("job_id IS NULL OR NOT do_not_run", name="run_or_not"),
+    CheckConstraint(
+        "start_failure = '' OR (job_id IS NULL AND NOT do_not_run)", name="failed_has_no_job"
+    ),
+    CheckConstraint("slice_number >= 0 AND attempt >= 0", name="counts_range"),
     CheckConstraint(one_of("spawns", NODE_SPAWNS), name="spawns_word"),
 )
 
@@ -163,7 +171,6 @@ approval = Table(
     Column("expires", Timestamp),
     Column("decided_by", Text, nullable=False, server_default=text("''")),
     Column("timed_out", Boolean, nullable=False, server_default=text("false")),
-    Index(None, "expires", postgresql_where=text("expires IS NOT NULL")),
 )
 
 #: Workflows that something moved under; read and deleted by id in one snapshot.
@@ -173,4 +180,13 @@ workflow_touch = Table(
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("workflow_job_id", BigInteger, ForeignKey("job.id", ondelete="CASCADE"), nullable=False),
     Index(None, "workflow_job_id"),
+)
+
+#: When every running workflow is looked at again, touched or not; one row.
+workflow_sweep = Table(
+    "workflow_sweep",
+    metadata,
+    Column("id", SmallInteger, primary_key=True, autoincrement=False),
+    Column("due", Timestamp, nullable=False),
+    CheckConstraint("id = 1", name="one_row"),
 )

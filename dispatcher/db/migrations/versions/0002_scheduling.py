@@ -17,6 +17,12 @@ CHECKS = (
     ("job", "retries_range", "retries_left >= 0"),
     ("organization", "limit_range", "max_concurrent_jobs >= 0"),
     ("workflow_node", "spawns_word", f"spawns IN ({SPAWNS})"),
+    ("workflow_node", "counts_range", "slice_number >= 0 AND attempt >= 0"),
+    (
+        "workflow_node",
+        "failed_has_no_job",
+        "start_failure = '' OR (job_id IS NULL AND NOT do_not_run)",
+    ),
 )
 
 
@@ -525,6 +531,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("description", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
+        sa.Column("gone", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column(
             "variables",
             postgresql.JSONB(astext_type=sa.Text()),
@@ -612,13 +619,6 @@ def upgrade() -> None:
             ["job_id"], ["job.id"], name=op.f("fk_approval_job_id"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_approval")),
-    )
-    op.create_index(
-        op.f("ix_approval_expires"),
-        "approval",
-        ["expires"],
-        unique=False,
-        postgresql_where=sa.text("expires IS NOT NULL"),
     )
     op.create_table(
         "inventory_group_child",
@@ -806,6 +806,13 @@ def upgrade() -> None:
         postgresql_where=sa.text("kind = 'inventory_update'"),
     )
     op.create_index(
+        "ix_job_pending_approvals",
+        "job",
+        ["id"],
+        unique=False,
+        postgresql_where=sa.text("status = 'pending' AND kind = 'approval'"),
+    )
+    op.create_index(
         op.f("ix_job_job_template_id_id"), "job", ["job_template_id", "id"], unique=False
     )
     op.create_index(
@@ -914,6 +921,19 @@ def upgrade() -> None:
     op.add_column(
         "workflow_node",
         sa.Column("start_failure", sa.Text(), server_default=sa.text("''"), nullable=False),
+    )
+    op.add_column(
+        "workflow_node",
+        sa.Column("slice_number", sa.Integer(), server_default=sa.text("0"), nullable=False),
+    )
+    op.drop_constraint(op.f("uq_workflow_node_job_id"), "workflow_node")
+    op.create_index(op.f("ix_workflow_node_job_id"), "workflow_node", ["job_id"], unique=False)
+    op.create_table(
+        "workflow_sweep",
+        sa.Column("id", sa.SmallInteger(), autoincrement=False, nullable=False),
+        sa.Column("due", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint("id = 1", name=op.f("ck_workflow_sweep_one_row")),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_workflow_sweep")),
     )
 
     for table, name, condition in CHECKS:

@@ -1,0 +1,81 @@
+"""Projects: saved, changed, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from sqlalchemy import Connection, select
+
+from dispatcher.actions import saving
+from dispatcher.db import tables as t
+from dispatcher.domain.launch_checks import flag_problem, word_problem
+from dispatcher.domain.project import local_path_problem, url_problem
+from dispatcher.domain.prompts import branch_problem
+from dispatcher.errors import InvalidRequest, NotFound
+
+PROJECT: Final = saving.Subject(
+    table=t.project,
+    word="project",
+    rules={
+        "organization_id": saving.id_problem,
+        "name": saving.name_problem,
+        "description": saving.text_problem,
+        "scm_type": lambda v: word_problem(v, ("git", "local")),
+        "scm_url": lambda v: None if v == "" else url_problem(v),
+        "local_path": lambda v: None if v == "" else local_path_problem(v),
+        "scm_branch": branch_problem,
+        "update_on_launch": flag_problem,
+        "cache_timeout": saving.seconds_problem,
+        "timeout": saving.seconds_problem,
+    },
+    required=("organization_id", "name", "scm_type"),
+    references={"organization_id": t.organization},
+)
+
+
+def create_project(connection: Connection, values: Mapping[str, Any]) -> int:
+    """Make a project; its id.
+
+    Raises:
+        InvalidRequest: by field.
+    """
+    _check_source(values)
+    return saving.create(connection, PROJECT, values)
+
+
+def change_project(connection: Connection, project_id: int, values: Mapping[str, Any]) -> None:
+    """Change a project.
+
+    Raises:
+        NotFound: there is no such project.
+        InvalidRequest: by field.
+    """
+    row = connection.execute(select(t.project).where(t.project.c.id == project_id)).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no project {project_id}")
+    _check_source(dict(row._mapping) | dict(values))
+    saving.change(connection, PROJECT, project_id, values)
+
+
+def delete_project(connection: Connection, project_id: int) -> None:
+    """Delete a project that no template and no inventory source uses.
+
+    Raises:
+        NotFound, Conflict: see :func:`saving.remove`.
+    """
+    saving.remove(connection, PROJECT, project_id)
+
+
+def _check_source(values: Mapping[str, Any]) -> None:
+    """Each type of project has its own place, and no other."""
+    kind = values.get("scm_type")
+    wrong = {}
+    for mine, column in (("git", "scm_url"), ("local", "local_path")):
+        given = values.get(column, "")
+        if kind == mine and not given:
+            wrong[column] = f"a project of type {mine} needs it"
+        elif kind != mine and given and kind in ("git", "local"):
+            wrong[column] = f"a project of type {kind} has none"
+    if wrong:
+        raise InvalidRequest(wrong)

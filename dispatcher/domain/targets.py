@@ -1,0 +1,79 @@
+"""Which hosts a job of a template works on, what they weigh, and what it locks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from dispatcher.domain.host_pattern import resolve
+from dispatcher.domain.inventory_data import ADDRESS_VARIABLES, PORT_VARIABLES, Inventory
+from dispatcher.domain.launch import Targets
+from dispatcher.domain.slices import hosts_of_slice
+
+_PLACE: Final = frozenset((*ADDRESS_VARIABLES, *PORT_VARIABLES))
+
+
+def effective_lock(host_lock: str, *, check_mode: bool) -> str:
+    """The lock that is taken: a run in check mode changes nothing, so it shares."""
+    return "shared" if check_mode and host_lock == "exclusive" else host_lock
+
+
+def sliced(hosts: Sequence[str], number: int, count: int) -> tuple[str, ...]:
+    """The hosts of one slice: host i, in order of names, belongs to slice ``i mod count + 1``.
+
+    Args:
+        number: from 1; 0: not sliced.
+    """
+    if number == 0 or count <= 1:
+        return tuple(hosts)
+    return hosts_of_slice(sorted(hosts), number, count)
+
+
+def needs_hosts(limit: str, host_lock: str, slice_number: int) -> bool:
+    """Whether the hosts must be known by name, or their number is enough."""
+    return bool(limit.strip()) or host_lock != "none" or slice_number > 0
+
+
+def find_targets(
+    inventory_id: int,
+    inventory: Inventory,
+    addresses: Mapping[str, str | None],
+    *,
+    limit: str,
+    host_lock: str,
+    extra_vars: Mapping[str, Any],
+    slice_number: int = 0,
+    slice_count: int = 1,
+    cpu: Callable[[], float],
+) -> Targets:
+    """The hosts of a job in a stored inventory.
+
+    A job whose machines are not all known holds the inventory itself, and every machine of it that
+    is known.
+
+    Args:
+        addresses: as stored with the hosts.
+        extra_vars: may say where every host is.
+
+    Raises:
+        PatternError: the limit cannot be resolved.
+    """
+    hosts = sliced(resolve("all", limit, inventory, cpu=cpu), slice_number, slice_count)
+    if host_lock == "none":
+        return Targets(len(hosts), ())
+    moved = bool(_PLACE & set(extra_vars))
+
+    def address(host: str) -> str | None:
+        if moved or host not in addresses:
+            return inventory.connection_address(host, extra_vars)
+        return addresses[host]
+
+    # which hosts a subscript picks is certain only when Ansible picks them
+    held = inventory.hosts if "[" in limit and slice_number == 0 else hosts
+    found = {address(host) for host in held}
+    keys = set()
+    if None in found:
+        keys.add(f"inventory:{inventory_id}")
+        found = {address(host) for host in inventory.hosts}
+    keys |= {f"host:{each}" for each in found if each is not None}
+    return Targets(len(hosts), tuple(sorted(keys)))

@@ -1,0 +1,119 @@
+"""What the WorkflowManager plans on: workflows with their graphs, in a fixed number of queries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from dispatcher.domain.status import Status
+from schedulers.core.snapshot import ChildJob, WorkflowJob, WorkflowNode
+
+#: Approvals whose time is over, by workflow. Few approvals are pending, many were decided.
+_DUE = """
+    SELECT n.workflow_job_id FROM job AS pending
+    JOIN approval AS late ON late.job_id = pending.id
+    JOIN workflow_node AS n ON n.job_id = pending.id
+    WHERE pending.status = 'pending' AND pending.kind = 'approval'
+      AND late.expires <= dispatcher_now()
+"""
+_ASIDE = "(quarantined_until IS NULL OR quarantined_until <= dispatcher_now())"
+_TOUCHED = f"""
+    SELECT DISTINCT workflow_job_id
+    FROM (SELECT workflow_job_id FROM workflow_touch UNION ALL {_DUE}) AS moved
+    JOIN job ON job.id = workflow_job_id
+    WHERE workflow_job_id > :behind AND {_ASIDE} ORDER BY 1 LIMIT :size
+"""
+_RUNNING = f"""
+    SELECT id FROM job WHERE status = 'running' AND kind = 'workflow' AND id > :behind
+      AND {_ASIDE} ORDER BY 1 LIMIT :size
+"""
+_NODES = """
+    SELECT n.workflow_job_id, n.id, n.identifier, n.do_not_run, n.spawns,
+        n.job_id IS NULL AND n.spawns <> 'approval'
+            AND coalesce(jt.id, wt.id, project.id, source.id) IS NULL,
+        n.all_parents_must_converge, n.start_failure, n.attempt,
+        child.id, child.status, child.cancel_requested, child.finished,
+        left_behind.job_id IS NOT NULL, coalesce(late.expires <= dispatcher_now(), false)
+    FROM workflow_node AS n
+    LEFT JOIN job AS child ON child.id = n.job_id
+    LEFT JOIN job_result AS left_behind
+        ON left_behind.job_id = n.job_id AND left_behind.artifacts <> '{}'
+    LEFT JOIN approval AS late ON late.job_id = n.job_id
+    LEFT JOIN job_template AS jt
+        ON n.spawns = 'job_template' AND jt.id = n.template_id AND n.job_id IS NULL
+    LEFT JOIN workflow_job_template AS wt
+        ON n.spawns = 'workflow_job_template' AND wt.id = n.template_id AND n.job_id IS NULL
+    LEFT JOIN project
+        ON n.spawns = 'project' AND project.id = n.template_id AND n.job_id IS NULL
+    LEFT JOIN inventory_source AS source
+        ON n.spawns = 'inventory_source' AND source.id = n.template_id AND n.job_id IS NULL
+    WHERE n.workflow_job_id = ANY(CAST(:ids AS bigint[]))
+"""
+_EDGES = """
+    SELECT workflow_job_id, parent_id, child_id, kind
+    FROM workflow_edge JOIN workflow_node ON workflow_node.id = parent_id
+    WHERE workflow_job_id = ANY(CAST(:ids AS bigint[]))
+"""
+
+
+def touched_ids(connection: Connection, behind: int, size: int) -> list[int]:
+    """Workflows that something moved under, or an approval of which is late, in order of id."""
+    return list(connection.scalars(text(_TOUCHED), {"behind": behind, "size": size}))
+
+
+def running_ids(connection: Connection, behind: int, size: int) -> list[int]:
+    """Running workflows in order of id."""
+    return list(connection.scalars(text(_RUNNING), {"behind": behind, "size": size}))
+
+
+def read_touches(connection: Connection, ids: Sequence[int]) -> dict[int, list[int]]:
+    """Workflow → the ids of its touches."""
+    rows = connection.execute(
+        text(
+            "SELECT workflow_job_id, array_agg(id) FROM workflow_touch"
+            " WHERE workflow_job_id = ANY(CAST(:ids AS bigint[])) GROUP BY 1"
+        ),
+        {"ids": ids},
+    )
+    return dict(rows.all())
+
+
+def next_expiry(connection: Connection) -> datetime | None:
+    """When the next pending approval is late."""
+    due: datetime | None = connection.execute(
+        text(
+            "SELECT min(expires) FROM job JOIN approval ON job_id = id"
+            " WHERE status = 'pending' AND kind = 'approval'"
+        )
+    ).scalar()
+    return due
+
+
+def read_workflows(connection: Connection, ids: Sequence[int]) -> dict[int, WorkflowJob]:
+    """Those of the given workflow jobs that run, with their nodes and edges."""
+    running: Mapping[int, bool] = dict(
+        connection.execute(
+            text(
+                "SELECT id, cancel_requested FROM job WHERE id = ANY(CAST(:ids AS bigint[]))"
+                " AND status = 'running' AND kind = 'workflow'"
+            ),
+            {"ids": ids},
+        ).all()
+    )
+    nodes: dict[int, list[WorkflowNode]] = defaultdict(list)
+    for row in connection.execute(text(_NODES), {"ids": list(running)}):
+        workflow, id, identifier, skipped, spawns, lost, converge, failure, attempt = row[:9]
+        child = None if row[9] is None else ChildJob(row[9], Status(row[10]), *row[11:])
+        nodes[workflow].append(
+            WorkflowNode(id, identifier, skipped, child, spawns, lost, converge, failure, attempt)
+        )
+    edges: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
+    for workflow, parent, below, kind in connection.execute(text(_EDGES), {"ids": list(running)}):
+        edges[workflow].append((parent, below, kind))
+    return {
+        id: WorkflowJob(id, cancel, tuple(nodes.get(id, ())), tuple(edges.get(id, ())))
+        for id, cancel in running.items()
+    }

@@ -1,0 +1,90 @@
+"""Workflow templates and runs for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, insert, text
+
+from dispatcher.actions.launch_workflow import launch_workflow
+from dispatcher.actions.save_workflow import EdgeSpec, NodeSpec, save_graph
+from dispatcher.db import tables as t
+from tests.factories import default_organization
+
+
+def make_template(
+    connection: Connection,
+    name: str = "deploy",
+    nodes: Sequence[NodeSpec] = (),
+    edges: Sequence[EdgeSpec] = (),
+    **columns: Any,
+) -> int:
+    """A workflow job template with this graph."""
+    template_id = connection.execute(
+        insert(t.workflow_job_template)
+        .values(organization_id=default_organization(connection), name=name, **columns)
+        .returning(t.workflow_job_template.c.id)
+    ).scalar_one()
+    save_graph(connection, template_id, nodes, edges)
+    return int(template_id)
+
+
+def asks(name: str, *, timeout: int = 0, converge: bool = False) -> NodeSpec:
+    """A node that waits for somebody to approve."""
+    return NodeSpec(
+        name,
+        "approval",
+        approval_name=f"{name}?",
+        approval_timeout=timeout,
+        all_parents_must_converge=converge,
+    )
+
+
+def nests(name: str, template_id: int, **more: Any) -> NodeSpec:
+    """A node that spawns another workflow."""
+    return NodeSpec(name, "workflow_job_template", template_id, **more)
+
+
+def launch(connection: Connection, template_id: int, **prompts: Any) -> int:
+    """Launch a template; the id of its pending workflow job."""
+    return launch_workflow(connection, template_id, prompts, principal="ann").job_id
+
+
+def nodes_of(engine: Engine, workflow: int) -> dict[str, Any]:
+    """Identifier → row of each node of a run, with its job's status."""
+    with engine.connect() as connection:
+        rows = connection.execute(
+            text(
+                "SELECT n.*, job.status FROM workflow_node n LEFT JOIN job ON job.id = n.job_id"
+                " WHERE workflow_job_id = :id ORDER BY n.id"
+            ),
+            {"id": workflow},
+        )
+        return {row.identifier: row for row in rows}
+
+
+def edges_of(engine: Engine, workflow: int) -> set[tuple[str, str, str]]:
+    """The edges of a run, by identifier."""
+    with engine.connect() as connection:
+        rows = connection.execute(
+            text(
+                "SELECT above.identifier, below.identifier, kind FROM workflow_edge"
+                " JOIN workflow_node above ON above.id = parent_id"
+                " JOIN workflow_node below ON below.id = child_id"
+                " WHERE above.workflow_job_id = :id"
+            ),
+            {"id": workflow},
+        )
+        return {(row[0], row[1], row[2]) for row in rows}
+
+
+def moves(*steps: str) -> list[EdgeSpec]:
+    """Edges from words: ``"a>b"`` success, ``"a!b"`` failure, ``"a-b"`` always."""
+    kinds = {">": "success", "!": "failure", "-": "always"}
+    return [
+        (step.split(sign)[0], step.split(sign)[1], kind)
+        for step in steps
+        for sign, kind in kinds.items()
+        if sign in step
+    ]
