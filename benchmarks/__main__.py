@@ -16,7 +16,7 @@ from rich.table import Table
 from benchmarks.figures import Figure, judge, machine, write
 
 #: In order; each module has ``measure() -> list[Figure]``.
-BENCHMARKS = ("plan_tasks", "event_path", "start_up", "latency", "throughput", "node")
+BENCHMARKS = ("plan_tasks", "workflows", "event_path", "start_up", "latency", "throughput", "node")
 
 
 def main(names: list[str]) -> int:

@@ -14,6 +14,9 @@ from dispatcher import settings as settings_module
 from dispatcher.db.engine import make_engine
 from dispatcher.db.migrate import migrate
 from dispatcher.embedded.postgres import EmbeddedPostgres
+from dispatcher.embedded.valkey import EmbeddedValkey
+from schedulers.passes.manager_pass import Runner
+from schedulers.passes.works import make_runner
 
 
 @contextmanager
@@ -40,3 +43,24 @@ def database() -> Iterator[Engine]:
         finally:
             engine.dispose()
             server.stop()
+
+
+@contextmanager
+def managers() -> Iterator[tuple[Engine, Runner]]:
+    """A migrated, durable database and a broker, with a runner of managers as control has it."""
+    with short_directory() as directory:
+        postgres = EmbeddedPostgres(directory / "postgres")
+        valkey = EmbeddedValkey(directory / "valkey")
+        settings = settings_module.load(
+            database_url=postgres.start(), broker_url=valkey.start(), data_dir=directory
+        )
+        engine = make_engine(settings, application_name="benchmark", pool_size=4)
+        try:
+            migrate(engine)
+            runner = make_runner(settings, name="benchmark runner")
+            yield engine, runner
+            runner.engine.dispose()
+        finally:
+            engine.dispose()
+            valkey.stop()
+            postgres.stop()

@@ -7,9 +7,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, insert, text
 
+from dispatcher.actions.decide_approval import decide_approval
 from dispatcher.actions.launch_workflow import launch_workflow
 from dispatcher.actions.save_workflow import EdgeSpec, NodeSpec, save_graph
+from dispatcher.broker.messages import Manager
 from dispatcher.db import tables as t
+from dispatcher.db.engine import transaction
+from schedulers.passes.manager_pass import Runner
 from tests.factories import default_organization
 
 
@@ -88,3 +92,24 @@ def moves(*steps: str) -> list[EdgeSpec]:
         for sign, kind in kinds.items()
         if sign in step
     ]
+
+
+def settle(running: Runner, *, most: int = 60) -> int:
+    """Run the managers until neither has anything to do; how many rounds that took."""
+    for number in range(most):
+        results = {running.trigger(manager) for manager in (Manager.TASK, Manager.WORKFLOW)}
+        if results == {"fruitless"}:
+            return number
+    raise AssertionError(f"the managers were still busy after {most} rounds")
+
+
+def decide(engine: Engine, approval: int, approved: bool = True) -> None:
+    """Somebody decides."""
+    with transaction(engine) as connection:
+        decide_approval(connection, approval, approved=approved, principal="bob")
+
+
+def touches(engine: Engine) -> int:
+    """How many touches are unanswered."""
+    with engine.connect() as connection:
+        return int(connection.execute(text("SELECT count(*) FROM workflow_touch")).scalar_one())

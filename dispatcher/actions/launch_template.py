@@ -127,7 +127,7 @@ def launch_job_template(
 
 
 def launch_job_templates(
-    connection: Connection, wanted: Sequence[TemplateLaunch], *, cipher: Cipher
+    connection: Connection, wanted: Sequence[TemplateLaunch], *, cipher: Cipher | None = None
 ) -> list[Launched | DispatcherError]:
     """Launch a batch; the answers are in the same order.
 
@@ -143,7 +143,7 @@ def _launch(
     connection: Connection,
     wanted: Sequence[TemplateLaunch],
     *,
-    cipher: Cipher,
+    cipher: Cipher | None,
     ids: Sequence[int] | None,
 ) -> list[Launched | DispatcherError]:
     answers: list[Launched | DispatcherError | _Draft] = list(_drafts(connection, wanted))
@@ -406,7 +406,8 @@ def _job_row(draft: _Draft, job_id: int, is_updated: bool) -> dict[str, Any]:
         "project_id": draft.project.id,
         "inventory_id": draft.inventory.id,
         "inventory_revision": draft.revision,
-        "allow_simultaneous": template["allow_simultaneous"],
+        # slices of one launch run side by side
+        "allow_simultaneous": template["allow_simultaneous"] or launch.slice_number > 0,
         "retries_left": template["retries_on_node_loss"],
         "slice_number": launch.slice_number,
         "slice_count": launch.slice_count,

@@ -8,62 +8,25 @@ no job can be made of fails with the reason, and its workflow goes on.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from sqlalchemy import Connection, text
 
-from dispatcher.actions.decide_approval import ApprovalRow, make_approvals
-from dispatcher.actions.launch_workflow import WorkflowLaunch, launch_workflows
-from dispatcher.actions.launched import Launched
 from dispatcher.broker.messages import Manager, Owed, wake
-from dispatcher.db.workflow_templates import template_names
 from dispatcher.db.workflow_touches import touch_workflows
-from dispatcher.errors import DispatcherError, InvalidRequest
+from dispatcher.errors import DispatcherError
 from schedulers.core.decision import FailNode, Spawn
 from schedulers.core.plan_workflows import merge_prompts, merge_variables
-from schedulers.core.workflow_graph import path_words
 from schedulers.passes.apply_workflows import fail_nodes, read_artifacts
+from schedulers.passes.launch_nodes import LAUNCHERS, NodeLaunch
 from schedulers.passes.manager_pass import Applied
-
-
-@dataclass(frozen=True)
-class NodeLaunch:
-    """A node whose turn has come, with everything that its job is launched with.
-
-    Attributes:
-        template_id: None of an approval.
-        prompts: the node's, overridden by the workflow's; subject to what the template asks for.
-        variables: artifacts and the workflow's variables; they win over all others.
-        principal: who launched the workflow.
-        slice_number: 0: no slice.
-    """
-
-    node_id: int
-    workflow_job_id: int
-    organization_id: int
-    template_id: int | None
-    prompts: Mapping[str, Any]
-    variables: Mapping[str, Any]
-    principal: str
-    slice_number: int
-    slice_count: int
-    approval_name: str
-    approval_timeout: int
-
-
-#: Makes the jobs of nodes; for each its job, or what is wrong with it.
-Launcher = Callable[[Connection, Sequence[NodeLaunch]], Sequence[Launched | DispatcherError]]
-#: What nodes spawn → how.
-Launchers = Mapping[str, Launcher]
 
 
 def spawn(
     connection: Connection,
     decisions: Sequence[Spawn],
     going_on: Collection[int],
-    launchers: Launchers,
 ) -> Applied:
     """Make the jobs of nodes.
 
@@ -76,7 +39,7 @@ def spawn(
     failed: list[FailNode] = []
     owed = Owed()
     for spawns, nodes in launches.items():
-        for node, launched in zip(nodes, launchers[spawns](connection, nodes), strict=True):
+        for node, launched in zip(nodes, LAUNCHERS[spawns](connection, nodes), strict=True):
             if isinstance(launched, DispatcherError):
                 failed.append(FailNode(node.workflow_job_id, node.node_id, str(launched)))
             else:
@@ -119,7 +82,7 @@ def _read(connection: Connection, wanted: Mapping[int, Spawn]) -> dict[str, list
                 node_id=row.id,
                 workflow_job_id=row.workflow_job_id,
                 organization_id=row.organization_id,
-                template_id=row.template_id,
+                template_id=row.template_id or 0,
                 prompts=merge_prompts(row.prompts, prompts),
                 variables=merged[key],
                 principal=row.launched_by,
@@ -172,80 +135,3 @@ def _fail(connection: Connection, failed: Sequence[FailNode], going_on: Collecti
         return Applied()
     touch_workflows(connection, {decision.workflow_job_id for decision in failed})
     return fail_nodes(connection, failed, going_on) + Applied(wake(Manager.WORKFLOW), changed=True)
-
-
-# -- what nodes spawn
-
-
-def approvals(connection: Connection, nodes: Sequence[NodeLaunch]) -> list[Launched]:
-    """Approvals wait for people, not for managers."""
-    rows = [
-        ApprovalRow(node.approval_name, node.organization_id, node.principal, node.approval_timeout)
-        for node in nodes
-    ]
-    return make_approvals(connection, rows)
-
-
-def nested_workflows(
-    connection: Connection, nodes: Sequence[NodeLaunch]
-) -> list[Launched | DispatcherError]:
-    """Workflows inside of workflows; one that runs further up is refused.
-
-    No saved template is nested in itself, but one may have been saved while the workflow ran.
-    """
-    above = _templates_above(connection, {node.workflow_job_id for node in nodes})
-    looped = {node.node_id for node in nodes if node.template_id in above[node.workflow_job_id]}
-    fine = [node for node in nodes if node.node_id not in looped]
-    launched = iter(
-        launch_workflows(
-            connection,
-            [
-                WorkflowLaunch(
-                    node.template_id or 0, node.prompts, node.principal, "workflow", node.variables
-                )
-                for node in fine
-            ],
-        )
-    )
-    names = template_names(connection, {i for ids in above.values() for i in ids}) if looped else {}
-    answers: list[Launched | DispatcherError] = []
-    for node in nodes:
-        if node.node_id in looped:
-            path = [*above[node.workflow_job_id][::-1], node.template_id]
-            words = path_words([names.get(step or 0, str(step)) for step in path])
-            answers.append(InvalidRequest({"workflow": f"would be nested in itself: {words}"}))
-        else:
-            answers.append(next(launched))
-    return answers
-
-
-def _templates_above(connection: Connection, workflow_ids: Collection[int]) -> dict[int, list[int]]:
-    """Workflow job → the templates of itself and of those that it is nested in, inside out."""
-    rows = connection.execute(
-        text(
-            """
-            WITH RECURSIVE up AS (
-                SELECT id AS start, id, workflow_job_template_id, 0 AS step
-                FROM job WHERE id = ANY(CAST(:ids AS bigint[]))
-                UNION ALL
-                SELECT up.start, outside.id, outside.workflow_job_template_id, up.step + 1
-                FROM up JOIN workflow_node ON workflow_node.job_id = up.id
-                JOIN job AS outside ON outside.id = workflow_node.workflow_job_id
-                    AND outside.status = 'running'
-            )
-            SELECT start, workflow_job_template_id FROM up ORDER BY start, step
-            """
-        ),
-        {"ids": sorted(workflow_ids)},
-    )
-    above: dict[int, list[int]] = {workflow_id: [] for workflow_id in workflow_ids}
-    for start, template_id in rows:
-        if template_id is not None:
-            above[start].append(template_id)
-    return above
-
-
-LAUNCHERS: Final[Launchers] = {
-    "approval": approvals,
-    "workflow_job_template": nested_workflows,
-}

@@ -31,13 +31,16 @@ from schedulers.core.snapshot import WorkflowJob
 from schedulers.passes import apply_workflows, workflow_snapshots
 from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.manager_pass import Applied, Ended, Pass
-from schedulers.passes.spawn_nodes import LAUNCHERS, spawn
+from schedulers.passes.spawn_nodes import spawn
 from schedulers.passes.windows import walk
 
 log = logs.get(__name__)
 
 #: How often every running workflow is looked at, touched or not. What that finds was missed.
 SWEEP_EVERY: Final = timedelta(minutes=10)
+#: Workflows of a window at least. Spawning and ending many costs as many statements as one, and
+#: jobs are started by another manager, so that small first windows would make nothing sooner.
+SMALLEST_WINDOW: Final = 500
 
 DecisionT = TypeVar("DecisionT")
 
@@ -86,6 +89,7 @@ class Workflows:
 
     def read(self, connection: Connection, cursors: Cursors, size: int) -> Window[Touched]:
         """The next workflows behind the last one that was read."""
+        size = max(size, SMALLEST_WINDOW)
         read_ids = (
             workflow_snapshots.running_ids if self._sweeps else workflow_snapshots.touched_ids
         )
@@ -127,7 +131,7 @@ class Workflows:
         applied = (
             apply_workflows.cancel_children(connection, _only(CancelChild, moves), locked.ids)
             + apply_workflows.expire(connection, _only(ExpireApproval, moves), locked.ids)
-            + spawn(connection, _only(Spawn, moves), locked.going_on, LAUNCHERS)
+            + spawn(connection, _only(Spawn, moves), locked.going_on)
             + apply_workflows.skip_nodes(connection, _only(SkipNode, moves), locked.ids)
             + apply_workflows.fail_nodes(connection, _only(FailNode, moves), locked.ids)
             + apply_workflows.finish(connection, _only(FinishWorkflow, moves), locked.ids)
