@@ -81,11 +81,11 @@ def test_a_rule_of_every_hour_goes_on_as_hours_pass(name: str) -> None:
     for change in changes(zone):
         start = change - timedelta(hours=26)
         minutes = [start + n * MINUTE for n in range(1, 52 * 60)]
-        due = [m for m in minutes if m.astimezone(zone).minute in (10, 40)]
-        timing = read_timing("cron", "10,40 * * * *", name)
+        due = [m for m in minutes if m.astimezone(zone).minute in (10, 45)]
+        timing = read_timing("cron", "10,45 * * * *", name)
         assert preview(timing, start, len(due)) == due, change
         begun = (change - 10 * DAY).astimezone(zone).replace(minute=0, tzinfo=None)
-        rule = f"DTSTART;TZID={name}:{begun:%Y%m%dT%H%M%S} RRULE:FREQ=HOURLY;BYMINUTE=10,40"
+        rule = f"DTSTART;TZID={name}:{begun:%Y%m%dT%H%M%S} RRULE:FREQ=HOURLY;BYMINUTE=10,45"
         assert preview(read_timing("ical", rule, "UTC"), start, len(due)) == due, change
 
 
@@ -112,3 +112,16 @@ def test_a_time_that_is_skipped_comes_in_its_place_among_the_others() -> None:
     found = preview(timing, datetime(2026, 3, 28, 12, tzinfo=UTC), 3)
     shown = [f"{each.astimezone(ZoneInfo('Europe/Berlin')):%d %H:%M}" for each in found]
     assert shown == ["29 03:10", "29 03:30", "30 02:10"], "two of one moment are one"
+
+
+def test_a_skipped_time_may_be_due_after_a_later_one_that_is_not_skipped() -> None:
+    """Half an hour is skipped: 02:10 is read as 02:40, and 02:35 comes before it."""
+    name = "Australia/Lord_Howe"
+    rule = f"DTSTART;TZID={name}:20260101T000000 RRULE:FREQ=DAILY;BYHOUR=2;BYMINUTE=10,35"
+    for timing in (
+        read_timing("cron", "10,35 2 * * *", name),
+        read_timing("ical", rule, "UTC"),
+    ):
+        found = preview(timing, datetime(2026, 10, 3, 12, tzinfo=UTC), 3)
+        shown = [f"{each.astimezone(ZoneInfo(name)):%d %H:%M}" for each in found]
+        assert shown == ["04 02:35", "04 02:40", "05 02:10"]
