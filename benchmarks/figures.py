@@ -71,6 +71,12 @@ def judge(figures: Iterable[Figure]) -> list[Judged]:
     return judged
 
 
+def unmeasured(figures: Iterable[Figure]) -> list[str]:
+    """Names in ``bounds.toml`` that no figure has."""
+    measured = {figure.name for figure in figures}
+    return sorted(set(tomllib.loads(BOUNDS.read_text())) - measured)
+
+
 def write(judged: Iterable[Judged], path: Path) -> None:
     """Write ``bench.json``: name → value, unit, comparison, bound, and the machine."""
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from pathlib import Path
@@ -11,6 +12,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from benchmarks.figures import Figure
 from benchmarks.servers import short_directory
+from dispatcher import processes
 from dispatcher.client.client import Client
 from tests.stack import RunningStack, running_stack
 
@@ -42,11 +44,13 @@ def measure() -> list[Figure]:
         )
         _wait_running(client, jobs)
         connections = _node_connections(engine)
-        memory = [_pss_mb(pid) for pid in _supervisors(stack)]
+        memory = _run_memory(stack)
         gate.touch()
         stack.wait(client, jobs, timeout=300)
         engine.dispose()
-    spread = f"{len(memory)} supervisors, {min(memory):.1f} to {max(memory):.1f} MB"
+    spread = (
+        f"{len(memory)} supervisors with their wrappers, {min(memory):.1f} to {max(memory):.1f} MB"
+    )
     return [
         Figure("node_connections_40_running", connections, "count", "pg_stat_activity"),
         Figure("supervisor_pss", median(memory), "MB", spread),
@@ -74,13 +78,23 @@ def _node_connections(engine: Engine) -> int:
         )
 
 
-def _supervisors(stack: RunningStack) -> list[int]:
-    """Pids from the run directories' own records."""
+def _run_memory(stack: RunningStack) -> list[float]:
+    """Proportional set size of each run's own processes, in MB: the supervisor and its wrapper.
+
+    Both are forks of the fork server; what they execute is Ansible's.
+    """
     found = []
     for record in stack.data_dir.glob("nodes/*/runs/*/supervisor.json"):
-        pid = re.search(r'"pid":\s*(\d+)', record.read_text())
-        if pid and Path(f"/proc/{pid[1]}").exists():
-            found.append(int(pid[1]))
+        pid = json.loads(record.read_text())["pid"]
+        if processes.start_of(pid) is None:
+            continue
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        wrappers = [
+            each.pid
+            for each in processes.descendants(pid)
+            if Path(f"/proc/{each.pid}/cmdline").read_bytes() == command
+        ]
+        found.append(_pss_mb(pid) + sum(map(_pss_mb, wrappers)))
     return found
 
 

@@ -120,8 +120,9 @@ class Settings(BaseSettings):
     manager_period: float = Field(
         5.0, ge=0.2, le=300, description="Seconds between two triggers of each manager by beat."
     )
+    # less than the 5 s of a tick, so that a trigger that comes early costs no whole tick
     recovery_period: float = Field(
-        5.0, ge=0.2, le=300, description="Seconds between two triggers of recovery."
+        2.0, ge=0.2, le=300, description="Seconds between two triggers of recovery."
     )
     manager_timeout: float = Field(
         300.0,
@@ -129,7 +130,7 @@ class Settings(BaseSettings):
         description="Time budget of one pass; past it the pass stops and asks for another.",
     )
     manager_grace: float = Field(
-        30.0,
+        20.0,
         ge=1,
         description="Seconds past the budget after which the manager's process is killed.",
     )
@@ -142,10 +143,15 @@ class Settings(BaseSettings):
     manager_plan_timeout: float = Field(
         5.0, ge=0.5, description="Longest plan of one window, in seconds."
     )
+    reserve_after: float = Field(
+        60.0,
+        ge=0,
+        description="Seconds after which a job that is kept waiting is not overtaken any more on what it waits for.",
+    )
     start_limit: int = Field(0, ge=0, description="Most starts in one pass; 0: no limit.")
     pass_rows: int = Field(20_000, ge=100, description="Most pending jobs read in one pass.")
     submission_grace: float = Field(
-        10.0, ge=1, description="Seconds a job stays waiting before its submission is repeated."
+        20.0, ge=1, description="Seconds a job stays waiting before its submission is repeated."
     )
     waiting_limit: float = Field(
         30.0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg2
 from sqlalchemy import create_engine, text
 
 from dispatcher.embedded.postgres import EmbeddedPostgres
@@ -28,3 +29,12 @@ class Databases:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def hold_every_connection(url: str, hogs: list[psycopg2.extensions.connection]) -> None:
+    """Connect until the server refuses, the superuser's reserve included."""
+    while True:
+        try:
+            hogs.append(psycopg2.connect(url, application_name="hog"))
+        except psycopg2.OperationalError:
+            return

@@ -23,6 +23,7 @@ from dispatcher.settings import Settings
 from tests.factories import make_job, pack, store_bundle
 from tests.waiting import wait_until
 from workers.handover import hand_over, line
+from workers.run_dir import RunDir
 
 LOCAL = f"localhost ansible_connection=local ansible_python_interpreter={sys.executable}\n"
 #: A play of three events for one host, without gathering facts.
@@ -154,6 +155,10 @@ class NodeUnderTest:
                 continue
         return found
 
+    def run_dir(self, dispatch_id: UUID) -> RunDir:
+        """The directory of a run."""
+        return RunDir(self.data_dir / "runs" / str(dispatch_id))
+
     # -- its row, its jobs
 
     def wait_registered(self, engine: Engine) -> int:
@@ -245,3 +250,13 @@ def counters(engine: Engine, job_id: int) -> list[int]:
                 {"job": job_id},
             )
         )
+
+
+def started_job(node: NodeUnderTest, engine: Engine, play: str) -> tuple[int, UUID]:
+    """A job of a node whose playbook runs and has stored events."""
+    node_id = node.wait_registered(engine)
+    with engine.begin() as connection:
+        job_id, dispatch_id = waiting_job(connection, node_id, play)
+    node.hand_over((job_id, dispatch_id))
+    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
+    return job_id, dispatch_id

@@ -35,6 +35,8 @@ class TcpProxy:
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_cut = False
+        self._flowing = threading.Event()
+        self._flowing.set()
         self._mark: bytes | None = None
         self.lost_answers = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -57,6 +59,11 @@ class TcpProxy:
         """Let connections through again."""
         with self._lock:
             self._is_cut = False
+        self._flowing.set()
+
+    def stall(self) -> None:
+        """Keep connections open, but pass nothing on until :meth:`restore`."""
+        self._flowing.clear()
 
     def lose_answer_to(self, mark: bytes) -> None:
         """End the next connection whose client sends ``mark``, once the server has answered it."""
@@ -67,6 +74,7 @@ class TcpProxy:
         """Stop listening."""
         self._listener.close()
         self.cut()
+        self._flowing.set()
 
     def __enter__(self) -> TcpProxy:
         return self
@@ -118,6 +126,7 @@ class TcpProxy:
                 elif not is_client and doomed.is_set():
                     self.lost_answers += 1
                     break
+                self._flowing.wait()
                 sink.sendall(piece)
         _end(source)
         _end(sink)

@@ -76,7 +76,10 @@ def make_services(settings: Settings) -> Services:
         ConfigurationError: a URL or the key file is missing.
     """
     engine = make_engine(
-        settings, application_name="dispatcher api", pool_size=settings.api_pool_size
+        settings,
+        application_name="dispatcher api",
+        pool_size=settings.api_pool_size,
+        unacknowledged=5.0,  # somebody waits for each answer
     )
     return Services(
         settings=settings,
@@ -101,7 +104,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # the first request, and the first after-commit publish, open nothing
+        app.openapi()  # here, so that no request waits until it is made
+        # no after-commit publish has to open a connection
         await to_thread.run_sync(services.publisher.warm)
         async with services.followers.running():
             yield

@@ -53,15 +53,25 @@ class Caller:
     def named_transaction(self) -> Iterator[tuple[Connection, str]]:
         """The same, with the name behind the token."""
         with self.services.transaction() as connection:
-            principal = principal_of(connection, self._token)
-            if principal is None:
-                raise NotAuthenticated("Invalid token.")
-            yield connection, principal
+            yield connection, self._named(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection for reads only; raises the same."""
+        with self.services.reading() as connection:
+            self._named(connection)
+            yield connection
 
     def check(self) -> None:
-        """Check the token alone, for what begins without a transaction."""
-        with self.transaction():
+        """Check the token alone, for what begins without a connection."""
+        with self.reading():
             pass
+
+    def _named(self, connection: Connection) -> str:
+        principal = principal_of(connection, self._token)
+        if principal is None:
+            raise NotAuthenticated("Invalid token.")
+        return principal
 
 
 async def _caller(

@@ -48,7 +48,7 @@ def _answer(description: str, schema: str, **headers: str) -> dict[str, Any]:
 
 _BAD: Final = _answer("A field or parameter is unknown or wrong.", "FieldErrors")
 _TOKEN: Final = _answer("No token, or one that is not valid.", "Detail")
-_ABSENT: Final = _answer("There is no such object.", "Detail")
+_ABSENT: Final = _answer("There is no such object or page.", "Detail")
 _AWAY: Final = _answer(
     "The database is away or too busy.",
     "Detail",
@@ -80,7 +80,8 @@ def _completed(description: dict[str, Any]) -> dict[str, Any]:
                 answers.setdefault("400", _BAD)
             if operation.get("security"):
                 answers.setdefault("401", _TOKEN)
-            if "{" in path:
+            pages = any(p["name"] == "page" for p in operation.get("parameters", ()))
+            if "{" in path or pages:
                 answers.setdefault("404", _ABSENT)
             if operation.get("security") or path.startswith("/api/v2/ping"):
                 answers.setdefault("503", _AWAY)

@@ -20,7 +20,7 @@ from sqlalchemy import Engine
 
 from dispatcher import logs
 from dispatcher.broker.live import LiveListener, Notice
-from dispatcher.db.engine import transaction, unavailable_when_away
+from dispatcher.db.engine import reading, unavailable_when_away
 from dispatcher.db.job_queries import JobState, read_states
 from dispatcher.errors import Unavailable
 
@@ -149,5 +149,5 @@ class Followers:
                     self._seen[job_id] = state
 
     def _states(self, jobs: list[int]) -> dict[int, JobState]:
-        with unavailable_when_away(), transaction(self._engine) as connection:
+        with unavailable_when_away(), reading(self._engine) as connection:
             return read_states(connection, jobs)

@@ -1,15 +1,17 @@
-"""Whether the server lives (``/healthz``) and can do its work (``/readyz``)."""
+"""Whether the server lives (``/healthz``), can do its work (``/readyz``), and what it counts (``/metrics``)."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, Field
 
 from dispatcher.api.services import Services, ServicesParameter
 from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import SchemaError, Unavailable
+from dispatcher.health import metrics_text
 
 router = APIRouter(tags=["health"])
 
@@ -38,7 +40,7 @@ def look(services: Services) -> dict[str, str]:
     """Try database, schema and broker."""
     found = {"database": "ok", "schema": "ok", "broker": "ok"}
     try:
-        with services.transaction() as connection:
+        with services.reading() as connection:
             check_schema(connection)
     except Unavailable as error:
         found |= {"database": str(error), "schema": "not known"}
@@ -73,6 +75,17 @@ def readyz(services: ServicesParameter, response: Response) -> dict[str, str]:
     if not working:
         return {"status": "unavailable", **found}
     return {"status": "ok" if found["broker"] == "ok" else "degraded", **found}
+
+
+@router.get(
+    "/metrics",
+    summary="This process's metrics in Prometheus' text form",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+def process_metrics() -> Response:
+    """As every other role serves them; those of the whole cluster are at ``/api/v2/metrics/``."""
+    return Response(metrics_text(), media_type=CONTENT_TYPE_LATEST)
 
 
 def missing(services: Services) -> dict[str, str]:

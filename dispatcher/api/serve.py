@@ -81,7 +81,7 @@ def _wait_for_schema(services: Services) -> None:
     said = False
     while True:
         try:
-            with services.transaction() as connection:
+            with services.reading() as connection:
                 check_schema(connection)
             return
         except Unavailable:
@@ -96,7 +96,7 @@ def _wait_for_schema(services: Services) -> None:
 def _require_token(settings: Settings, services: Services) -> None:
     if _is_loopback(settings.api_host):
         return
-    with services.transaction() as connection:
+    with services.reading() as connection:
         found = any_token(connection)
     if not found:
         raise ConfigurationError(

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine
 
 from dispatcher.api.followers import Followers
 from dispatcher.broker.publish import Publisher
-from dispatcher.db.engine import transaction, unavailable_when_away
+from dispatcher.db.engine import reading, transaction, unavailable_when_away
 from dispatcher.secrets import Cipher
 from dispatcher.settings import Settings
 
@@ -41,6 +41,16 @@ class Services:
                 the commit is unknown.
         """
         with unavailable_when_away(), transaction(self.engine) as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A connection of the pool for reads: each statement is its own transaction.
+
+        Raises:
+            Unavailable: the database is away, or no connection came free in time.
+        """
+        with unavailable_when_away(), reading(self.engine) as connection:
             yield connection
 
 

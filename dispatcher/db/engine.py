@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Engine, create_engine, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -36,7 +36,12 @@ def database_url(settings: Settings) -> str:
 
 
 def make_engine(
-    settings: Settings, *, application_name: str, pool_size: int = 1, pool_timeout: float = 5.0
+    settings: Settings,
+    *,
+    application_name: str,
+    pool_size: int = 1,
+    pool_timeout: float = 5.0,
+    unacknowledged: float = 20.0,
 ) -> Engine:
     """An engine with a pool of fixed size; nothing is connected yet.
 
@@ -45,9 +50,10 @@ def make_engine(
         application_name: shown in ``pg_stat_activity``.
         pool_size: most connections; none beyond it is ever opened.
         pool_timeout: seconds to wait for a free one.
+        unacknowledged: seconds after which a server whose machine does not answer counts as away.
     """
     url = make_url(database_url(settings)).set(drivername="postgresql+psycopg2")
-    return create_engine(
+    engine = create_engine(
         url,
         pool_size=pool_size,
         max_overflow=0,
@@ -59,10 +65,12 @@ def make_engine(
             "keepalives_idle": 30,
             "keepalives_interval": 10,
             "keepalives_count": 3,
-            "tcp_user_timeout": 20_000,
+            "tcp_user_timeout": int(unacknowledged * 1000),
             "target_session_attrs": "read-write",
         },
     )
+    event.listen(engine, "before_cursor_execute", _with_time_outs, retval=True)
+    return engine
 
 
 @contextmanager
@@ -92,6 +100,43 @@ def transaction(
             },
         )
         yield connection
+
+
+#: In the same message as a statement they are one transaction with it, so they never leak.
+_TIME_OUTS: Final = (
+    "SELECT set_config('statement_timeout', '{statement}ms', true),"
+    " set_config('lock_timeout', '{lock}ms', true);\n"
+)
+
+
+@contextmanager
+def reading(
+    engine: Engine, *, statement_timeout: float = 8.0, lock_timeout: float = 2.0
+) -> Iterator[Connection]:
+    """A connection on which each statement is a transaction of its own, with its time-outs (seconds).
+
+    For reads that answer people: one round trip for a statement, where :func:`transaction` takes
+    four. Statements do not see one snapshot, as they do not under read committed either.
+    """
+    prefix = _TIME_OUTS.format(
+        statement=int(statement_timeout * 1000), lock=int(lock_timeout * 1000)
+    )
+    with engine.connect().execution_options(
+        isolation_level="AUTOCOMMIT", time_outs=prefix
+    ) as connection:
+        yield connection
+
+
+def _with_time_outs(
+    _connection: Connection,
+    _cursor: Any,
+    statement: str,
+    parameters: Any,
+    context: Any,
+    _executemany: bool,
+) -> tuple[str, Any]:
+    prefix = None if context is None else context.execution_options.get("time_outs")
+    return (statement if prefix is None else prefix + statement), parameters
 
 
 def is_away(error: BaseException) -> bool:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     Connection,
     RowMapping,
     Select,
+    bindparam,
     case,
     func,
     select,
@@ -135,6 +136,8 @@ _DETAIL = select(
     _one(job_result.c.artifacts, job_result.c.job_id, job.c.id).label("artifacts"),
     _one(job_result.c.playbook_outcome, job_result.c.job_id, job.c.id).label("playbook_outcome"),
 ).select_from(job.outerjoin(job_input, job_input.c.job_id == job.c.id))
+# made once: to build it, and to look it up among the compiled ones, took as long as to run it
+_READ_JOB = _DETAIL.where(job.c.id == bindparam("job_id"))
 
 _JOB_FIELDS = {
     "id": Field(job.c.id, FieldType.INTEGER),
@@ -173,7 +176,7 @@ def job_listing() -> Listing:
 
 def read_job(connection: Connection, job_id: int) -> RowMapping | None:
     """One job with everything an answer shows."""
-    return connection.execute(_DETAIL.where(job.c.id == job_id)).mappings().one_or_none()
+    return connection.execute(_READ_JOB, {"job_id": job_id}).mappings().one_or_none()
 
 
 def find_by_uuid(connection: Connection, uuid: UUID) -> int | None:

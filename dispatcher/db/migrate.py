@@ -9,14 +9,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import OperationalError
 
-from dispatcher import clock
 from dispatcher.db.partitions import ensure_partitions
 from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import SchemaError
 
-_FIRST_MIGRATION_LOCK: Final = 0x0D15_BA7C
-_LEASE_SECONDS: Final = 600
+_MIGRATION_LOCK: Final = 0x0D15_BA7C
+_LOCK_NOT_AVAILABLE: Final = "55P03"
 
 
 def _config(connection: Connection | None = None) -> Config:
@@ -47,9 +47,10 @@ def _current_revision(connection: Connection) -> str | None:
 
 
 def migrate(engine: Engine, *, wait: float = 120.0) -> list[str]:
-    """Apply every missing migration; safe to run on several machines at once.
+    """Apply every missing migration, in one transaction; safe to run on several machines at once.
 
-    The first migration holds a lock of its transaction, the later ones the lease row ``migrate``.
+    The migrating transaction itself holds the lock, so a migration that is killed, or cut off from
+    the database, holds up nobody: what it did is undone and the next one goes on.
 
     Args:
         engine: the database.
@@ -62,52 +63,34 @@ def migrate(engine: Engine, *, wait: float = 120.0) -> list[str]:
         SchemaError: another migration did not end in time, or newer code has made a schema that
             this one cannot work with.
     """
-    deadline = clock.monotonic() + wait
-    with engine.connect() as connection:
-        while True:
-            with connection.begin():
-                before = _current_revision(connection)
-                if before is None:
-                    connection.execute(
-                        text("SELECT pg_advisory_xact_lock(:key)"), {"key": _FIRST_MIGRATION_LOCK}
-                    )
-                    if _current_revision(connection) is None:
-                        command.upgrade(_config(connection), head_revision())
-                        ensure_partitions(connection)
-                        return ["(empty)", head_revision()]
-                    continue
-                if before == head_revision():
-                    return [before]
-                if not _is_ours(before):
-                    # newer code was here: nothing to apply, if this code may still work with it
-                    check_schema(connection)
-                    return [before]
-                taken = _take_lease(connection)
-            if taken:
-                break
-            if clock.monotonic() > deadline:
-                raise SchemaError("another migration is under way; it did not end in time")
-            clock.sleep(0.5)
-        try:
-            with connection.begin():
-                command.upgrade(_config(connection), "head")
-        finally:
-            with connection.begin():
-                connection.execute(
-                    text(
-                        "UPDATE manager_lease SET expires_at = dispatcher_now() WHERE manager = 'migrate'"
-                    )
-                )
-        return [before, head_revision()]
+    with engine.connect() as connection, connection.begin():
+        _lock(connection, wait)
+        before = _current_revision(connection)
+        if before == head_revision():
+            return [before]
+        if before is not None and not _is_ours(before):
+            # newer code was here: nothing to apply, if this code may still work with it
+            check_schema(connection)
+            return [before]
+        command.upgrade(_config(connection), head_revision())
+        ensure_partitions(connection)
+        return [before or "(empty)", head_revision()]
 
 
-def _take_lease(connection: Connection) -> bool:
-    taken = connection.execute(
+def _lock(connection: Connection, wait: float) -> None:
+    """Wait for the one lock of all migrations, held until the transaction ends."""
+    connection.execute(
         text(
-            "UPDATE manager_lease SET epoch = epoch + 1,"
-            " expires_at = dispatcher_now() + make_interval(secs => :seconds)"
-            " WHERE manager = 'migrate' AND expires_at <= dispatcher_now()"
+            "SELECT set_config('lock_timeout', :wait, true),"
+            # a frozen migration is ended by the server
+            " set_config('idle_in_transaction_session_timeout', '60s', true)"
         ),
-        {"seconds": _LEASE_SECONDS},
+        {"wait": f"{max(1, int(wait * 1000))}ms"},
     )
-    return taken.rowcount == 1
+    try:
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
+    except OperationalError as error:
+        if getattr(error.orig, "pgcode", None) != _LOCK_NOT_AVAILABLE:
+            raise
+        raise SchemaError("another migration is under way; it did not end in time") from None
+    connection.execute(text("SELECT set_config('lock_timeout', '0', true)"))

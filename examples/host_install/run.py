@@ -29,6 +29,8 @@ from examples.host_install.ssh_hosts import SshHost, inventory, running_hosts
 from examples.host_install.watch import Watch, print_summary, watch
 
 HERE = Path(__file__).parent
+#: Room for five of the seven at a time: the others wait, and are shown with what they wait for.
+CAPACITY = 10
 
 
 def install(client: Client, hosts: list[SshHost]) -> tuple[list[Watch], dict[str, int]]:
@@ -81,10 +83,13 @@ def main() -> int:
     parser.add_argument(
         "--capacity",
         type=int,
-        help="fixed capacity of the node (each job takes 2), when this starts the stack",
+        help="fixed capacity of the node (each job takes 2), when this starts the stack;"
+        f" default DISPATCHER_NODE_CAPACITY or {CAPACITY}",
     )
     given = parser.parse_args()
     settings = settings_module.load(node_capacity=given.capacity)
+    if settings.node_capacity is None:
+        settings = settings.model_copy(update={"node_capacity": CAPACITY})
     with (
         serving(settings) as client,
         tempfile.TemporaryDirectory(prefix="host-install-") as directory,

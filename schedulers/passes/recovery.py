@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from dispatcher import clock, logs
+from dispatcher.db.content_queries import BUNDLES_AT_ONCE, delete_unused_bundles
 from dispatcher.db.engine import transaction
 from dispatcher.db.partitions import ensure_partitions
 from dispatcher.settings import Settings
@@ -84,13 +85,23 @@ class Recovery:
                 made = ensure_partitions(connection)
             with transaction(self._engine, lock_timeout=1.0) as connection:
                 deleted = apply_recovery.delete_idempotency_keys(connection)
+            with transaction(self._engine, lock_timeout=1.0) as connection:
+                bundles = delete_unused_bundles(connection)
         except DBAPIError as error:
             self._next_housekeeping = clock.monotonic() + HOUSEKEEPING_RETRY
             log.warning("housekeeping put off", error=str(error.orig).strip())
             return
-        self._next_housekeeping = clock.monotonic() + HOUSEKEEPING_EVERY
-        if made or deleted:
-            log.info("housekeeping", partitions=made, idempotency_keys_deleted=deleted)
+        # a full batch leaves more to do
+        more = len(bundles) == BUNDLES_AT_ONCE
+        pause = HOUSEKEEPING_RETRY if more else HOUSEKEEPING_EVERY
+        self._next_housekeeping = clock.monotonic() + pause
+        if made or deleted or bundles:
+            log.info(
+                "housekeeping",
+                partitions=made,
+                idempotency_keys_deleted=deleted,
+                bundles_deleted=bundles,
+            )
 
 
 class HeldRows:

@@ -22,7 +22,7 @@ _PENDING = """
 """
 
 
-def read_world(connection: Connection) -> World:
+def read_world(connection: Connection, *, reserve_after: float) -> World:
     """Nodes, groups, and every waiting and running job."""
     now = connection.execute(text("SELECT dispatcher_now()")).scalar_one()
     return World(
@@ -30,6 +30,7 @@ def read_world(connection: Connection) -> World:
         nodes=_nodes(connection),
         groups=_groups(connection),
         active=_active(connection),
+        reserve_after=reserve_after,
     )
 
 

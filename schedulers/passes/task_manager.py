@@ -47,7 +47,7 @@ class Candidates:
 
     def load(self, connection: Connection) -> None:
         """Read nodes, groups and active jobs, once in a pass (docs/protocols.md 7.4)."""
-        world = snapshots.read_world(connection)
+        world = snapshots.read_world(connection, reserve_after=self._settings.reserve_after)
         self._now = world.now.timestamp()
         self._reserve_after = world.reserve_after
         self._ledger = Ledger.of(world)

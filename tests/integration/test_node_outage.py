@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine
 
 from dispatcher import settings as settings_module
-from dispatcher.db import tables as t
 from dispatcher.settings import Settings
 from tests.nodes import NodeUnderTest, counters, job_row, paced, wait_final, waiting_job
 from tests.tcp_proxy import in_front_of
 from tests.waiting import wait_until
 from workers import leftovers
-from workers.run_dir import RunDir
 from workers.spool import SpoolReader
 
 
@@ -40,7 +36,7 @@ def test_a_database_that_is_away_during_a_run_costs_nothing_and_doubles_nothing(
             wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
             proxy.cut()
             gate.touch()
-            run = RunDir(node.data_dir / "runs" / str(dispatch_id))
+            run = node.run_dir(dispatch_id)
             result = wait_until(run.read_result, what="the playbook ends meanwhile", timeout=60)
             assert job_row(engine, job_id).status == "running"
             wait_until(lambda: "events cannot be stored now" in node.log())
@@ -73,7 +69,7 @@ def test_an_outage_longer_than_fencing_stops_the_playbooks_by_design(
             node.hand_over((job_id, dispatch_id))
             wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
             proxy.cut()
-            run = RunDir(node.data_dir / "runs" / str(dispatch_id))
+            run = node.run_dir(dispatch_id)
             wait_until(run.read_result, what="the playbook is stopped", timeout=30)
             assert leftovers.find(str(dispatch_id)) == []
             proxy.restore()
@@ -88,38 +84,11 @@ def test_without_a_broker_the_node_finds_its_jobs_by_itself(
 ) -> None:
     given = settings.model_dump(exclude_unset=True) | {"broker_url": "redis://127.0.0.1:1/0"}
     node = NodeUnderTest(settings_module.load(**given))
-    node.start("worker")
+    node.start("agent")
     try:
         node_id = node.wait_registered(engine)
         with engine.begin() as connection:
             job_id, _ = waiting_job(connection, node_id)
         assert wait_final(engine, job_id, timeout=60).status == "successful"
-    finally:
-        node.kill()
-
-
-def test_a_node_that_is_not_fit_says_why_returns_its_jobs_and_comes_back_by_itself(
-    settings: Settings, engine: Engine
-) -> None:
-    node = NodeUnderTest(settings)
-    node.start("agent")
-
-    def reason() -> str:
-        with engine.connect() as connection:
-            return connection.scalar(select(t.node.c.not_accepting_reason)) or ""
-
-    try:
-        node_id = node.wait_registered(engine)
-        os.chmod(node.data_dir, 0o777)
-        assert "can be written by others" in wait_until(reason)
-        with engine.begin() as connection:
-            job_id, _ = waiting_job(connection, node_id)
-        wait_until(lambda: job_row(engine, job_id).status == "pending")
-        assert "written by others" in job_row(engine, job_id).pending_reason["data"]["why"]
-        os.chmod(node.data_dir, 0o700)
-        wait_until(lambda: reason() == "")
-        with engine.begin() as connection:
-            job_id, _ = waiting_job(connection, node_id)
-        assert wait_final(engine, job_id).status == "successful"
     finally:
         node.kill()

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import Engine, func, select, text, update
@@ -20,6 +20,7 @@ from tests.nodes import (
     counters,
     job_row,
     paced,
+    started_job,
     wait_final,
     waiting_job,
 )
@@ -36,35 +37,21 @@ def node(settings: Settings) -> Iterator[NodeUnderTest]:
     made.kill()
 
 
-def run_dir(node: NodeUnderTest, dispatch_id: UUID) -> RunDir:
-    return RunDir(node.data_dir / "runs" / str(dispatch_id))
-
-
-def started(node: NodeUnderTest, engine: Engine, play: str) -> tuple[int, UUID]:
-    """A job whose playbook runs and has stored events."""
-    node_id = node.wait_registered(engine)
-    with engine.begin() as connection:
-        job_id, dispatch_id = waiting_job(connection, node_id, play)
-    node.hand_over((job_id, dispatch_id))
-    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
-    return job_id, dispatch_id
-
-
 def test_a_killed_agent_is_started_again_and_takes_its_playbook_over(
     node: NodeUnderTest, engine: Engine
 ) -> None:
     node.start("worker")
     gate = node.data_dir / "gate"
-    job_id, dispatch_id = started(node, engine, paced(gate, tasks=30))
+    job_id, dispatch_id = started_job(node, engine, paced(gate, tasks=30))
     agent = node.agent_pid
-    supervisor = run_dir(node, dispatch_id).read_supervisor()
+    supervisor = node.run_dir(dispatch_id).read_supervisor()
     os.kill(agent, signal.SIGKILL)
     wait_until(lambda: node.agent_pid not in (0, agent), timeout=60)
     gate.touch()
     row = wait_final(engine, job_id, timeout=60)
     assert (row.status, row.events_complete) == ("successful", True)
-    assert run_dir(node, dispatch_id).read_supervisor() == supervisor, "the same run went on"
-    result = run_dir(node, dispatch_id).read_result()
+    assert node.run_dir(dispatch_id).read_supervisor() == supervisor, "the same run went on"
+    result = node.run_dir(dispatch_id).read_result()
     assert result is not None
     assert counters(engine, job_id) == list(range(1, result.events_total + 1))
     with engine.connect() as connection:
@@ -76,44 +63,25 @@ def test_a_playbook_that_ended_while_no_agent_was_there_is_finished_by_the_next_
 ) -> None:
     process = node.start("agent")
     gate = node.data_dir / "gate"
-    job_id, dispatch_id = started(node, engine, paced(gate, tasks=5))
+    job_id, dispatch_id = started_job(node, engine, paced(gate, tasks=5))
     process.kill()
     process.wait()
     gate.touch()
-    wait_until(lambda: run_dir(node, dispatch_id).read_result(), what="a result")
+    wait_until(lambda: node.run_dir(dispatch_id).read_result(), what="a result")
     assert job_row(engine, job_id).status == "running"
     node.start("agent")
     row = wait_final(engine, job_id)
     assert (row.status, row.events_complete) == ("successful", True)
-    result = run_dir(node, dispatch_id).read_result()
+    result = node.run_dir(dispatch_id).read_result()
     assert result is not None
     assert counters(engine, job_id) == list(range(1, result.events_total + 1))
-
-
-def test_a_killed_supervisor_ends_its_job_in_error_with_what_was_spooled(
-    node: NodeUnderTest, engine: Engine
-) -> None:
-    node.start("agent")
-    job_id, dispatch_id = started(node, engine, paced(node.data_dir / "never"))
-    supervisor = run_dir(node, dispatch_id).read_supervisor()
-    assert supervisor is not None
-    os.kill(supervisor.pid, signal.SIGKILL)
-    row = wait_final(engine, job_id)
-    assert (row.status, row.outcome, row.events_complete) == ("error", "internal", True)
-    assert "ended without a result" in row.explanation
-    assert leftovers.find(str(dispatch_id)) == []
-    stored = counters(engine, job_id)
-    assert stored == list(range(1, len(stored) + 1))
-    with engine.connect() as connection:
-        assert connection.scalar(select(t.job_result.c.events_total)) == len(stored)
-    assert not run_dir(node, dispatch_id).project.exists(), "its content and secrets are wiped"
 
 
 def test_a_refused_renewal_kills_the_playbooks_and_the_agent_comes_back_under_a_new_epoch(
     node: NodeUnderTest, engine: Engine
 ) -> None:
     node.start("worker")
-    job_id, dispatch_id = started(node, engine, paced(node.data_dir / "never"))
+    job_id, dispatch_id = started_job(node, engine, paced(node.data_dir / "never"))
     with engine.begin() as connection:
         connection.execute(update(t.node_lease).values(state="lost"))
     row = wait_final(engine, job_id)
@@ -171,7 +139,7 @@ def test_rows_and_directories_that_do_not_go_together_are_settled_at_the_start(
         ]
     for job_id, dispatch_id in directories:
         note_job(RunDir.create(node.data_dir, str(dispatch_id)), job_id)
-    assert run_dir(node, dead_dispatch).take_start()
+    assert node.run_dir(dead_dispatch).take_start()
     strange = RunDir.create(node.data_dir, str(uuid4()))
 
     node.start("agent")
@@ -181,45 +149,4 @@ def test_rows_and_directories_that_do_not_go_together_are_settled_at_the_start(
     row = wait_final(engine, dead)
     assert (row.status, row.outcome) == ("error", "internal")
     wait_until(lambda: not Path(strange.path).exists())
-    wait_until(lambda: not run_dir(node, gone_dispatch).path.exists())
-
-
-def test_a_job_that_was_ended_elsewhere_is_stopped_here_and_its_directory_kept(
-    node: NodeUnderTest, engine: Engine
-) -> None:
-    node.start("agent")
-    job_id, dispatch_id = started(node, engine, paced(node.data_dir / "never"))
-    with engine.begin() as connection:
-        connection.execute(
-            update(t.job)
-            .where(t.job.c.id == job_id)
-            .values(status="error", outcome="node_lost", finished=text("dispatcher_now()"))
-        )
-    stored = counters(engine, job_id)
-    wait_until(lambda: not run_dir(node, dispatch_id).project.exists())
-    assert leftovers.find(str(dispatch_id)) == []
-    assert run_dir(node, dispatch_id).spool.exists()
-    assert counters(engine, job_id) == stored, "nothing is stored behind a final status"
-
-
-def test_a_commit_that_a_fail_over_lost_is_made_again_from_the_kept_directory(
-    node: NodeUnderTest, engine: Engine
-) -> None:
-    node.start("agent")
-    node_id = node.wait_registered(engine)
-    with engine.begin() as connection:
-        job_id, dispatch_id = waiting_job(connection, node_id)
-    node.hand_over((job_id, dispatch_id))
-    wait_final(engine, job_id)
-    stored = counters(engine, job_id)
-    with engine.begin() as connection:  # what a promoted standby without the last commits shows
-        for table in (t.job_event, t.job_host_summary, t.job_result):
-            connection.execute(table.delete())
-        connection.execute(update(t.job_progress).values(stored=0, spool_offset=0))
-        connection.execute(
-            update(t.job)
-            .where(t.job.c.id == job_id)
-            .values(status="running", finished=None, outcome=None, events_complete=False)
-        )
-    assert wait_final(engine, job_id).status == "successful"
-    assert counters(engine, job_id) == stored
+    wait_until(lambda: not node.run_dir(gone_dispatch).path.exists())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, text, update
 
 from dispatcher import settings as settings_module
 from dispatcher.actions.cancel import cancel_job
@@ -21,7 +23,9 @@ from tests.nodes import (
     HELLO,
     NodeUnderTest,
     counters,
+    job_row,
     paced,
+    started_job,
     wait_final,
     waiting_job,
 )
@@ -179,3 +183,87 @@ def test_a_job_whose_content_is_damaged_ends_in_error_and_others_go_on(
     row = wait_final(engine, unreadable[0])
     assert (row.status, row.outcome) == ("error", "credentials")
     assert wait_final(engine, good[0]).status == "successful"
+
+
+def test_a_killed_supervisor_ends_its_job_in_error_with_what_was_spooled(
+    node: NodeUnderTest, engine: Engine
+) -> None:
+    job_id, dispatch_id = started_job(node, engine, paced(node.data_dir / "never"))
+    supervisor = node.run_dir(dispatch_id).read_supervisor()
+    assert supervisor is not None
+    os.kill(supervisor.pid, signal.SIGKILL)
+    row = wait_final(engine, job_id)
+    assert (row.status, row.outcome, row.events_complete) == ("error", "internal", True)
+    assert "ended without a result" in row.explanation
+    assert leftovers.find(str(dispatch_id)) == []
+    stored = counters(engine, job_id)
+    assert stored == list(range(1, len(stored) + 1))
+    with engine.connect() as connection:
+        assert connection.scalar(
+            select(t.job_result.c.events_total).where(t.job_result.c.job_id == job_id)
+        ) == len(stored)
+    assert not node.run_dir(dispatch_id).project.exists(), "its content and secrets are wiped"
+
+
+def test_a_job_that_was_ended_elsewhere_is_stopped_here_and_its_directory_kept(
+    node: NodeUnderTest, engine: Engine
+) -> None:
+    job_id, dispatch_id = started_job(node, engine, paced(node.data_dir / "never"))
+    with engine.begin() as connection:
+        connection.execute(
+            update(t.job)
+            .where(t.job.c.id == job_id)
+            .values(status="error", outcome="node_lost", finished=text("dispatcher_now()"))
+        )
+    stored = counters(engine, job_id)
+    wait_until(lambda: not node.run_dir(dispatch_id).project.exists())
+    assert leftovers.find(str(dispatch_id)) == []
+    assert node.run_dir(dispatch_id).spool.exists()
+    assert counters(engine, job_id) == stored, "nothing is stored behind a final status"
+
+
+def test_a_commit_that_a_fail_over_lost_is_made_again_from_the_kept_directory(
+    node: NodeUnderTest, engine: Engine
+) -> None:
+    node_id = node.wait_registered(engine)
+    with engine.begin() as connection:
+        job_id, dispatch_id = waiting_job(connection, node_id)
+    node.hand_over((job_id, dispatch_id))
+    wait_final(engine, job_id)
+    stored = counters(engine, job_id)
+    with engine.begin() as connection:  # what a promoted standby without the last commits shows
+        for table in (t.job_event, t.job_host_summary, t.job_result):
+            connection.execute(table.delete().where(table.c.job_id == job_id))
+        connection.execute(
+            update(t.job_progress)
+            .where(t.job_progress.c.job_id == job_id)
+            .values(stored=0, spool_offset=0)
+        )
+        connection.execute(
+            update(t.job)
+            .where(t.job.c.id == job_id)
+            .values(status="running", finished=None, outcome=None, events_complete=False)
+        )
+    assert wait_final(engine, job_id).status == "successful"
+    assert counters(engine, job_id) == stored
+
+
+def test_a_node_that_is_not_fit_says_why_returns_its_jobs_and_comes_back_by_itself(
+    node: NodeUnderTest, engine: Engine
+) -> None:
+    def reason() -> str:
+        with engine.connect() as connection:
+            return connection.scalar(select(t.node.c.not_accepting_reason)) or ""
+
+    node_id = node.wait_registered(engine)
+    os.chmod(node.data_dir, 0o777)
+    assert "can be written by others" in wait_until(reason)
+    with engine.begin() as connection:
+        job_id, _ = waiting_job(connection, node_id)
+    wait_until(lambda: job_row(engine, job_id).status == "pending")
+    assert "written by others" in job_row(engine, job_id).pending_reason["data"]["why"]
+    os.chmod(node.data_dir, 0o700)
+    wait_until(lambda: reason() == "")
+    with engine.begin() as connection:
+        job_id, _ = waiting_job(connection, node_id)
+    assert wait_final(engine, job_id).status == "successful"

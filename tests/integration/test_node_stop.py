@@ -13,7 +13,7 @@ from dispatcher import settings as settings_module
 from dispatcher.db import tables as t
 from dispatcher.settings import Settings
 from tests.factories import make_node
-from tests.nodes import NodeUnderTest, counters, job_row, paced, wait_final, waiting_job
+from tests.nodes import NodeUnderTest, counters, job_row, paced, started_job, wait_final
 from tests.waiting import wait_until
 from workers import leftovers
 from workers.run_dir import RunDir
@@ -63,12 +63,8 @@ def test_settings_under_which_fencing_would_not_hold_are_refused(
 
 def running_job(node: NodeUnderTest, engine: Engine, gate: Path) -> tuple[int, RunDir]:
     node.start("worker")
-    node_id = node.wait_registered(engine)
-    with engine.begin() as connection:
-        job_id, dispatch_id = waiting_job(connection, node_id, paced(gate, tasks=5))
-    node.hand_over((job_id, dispatch_id))
-    wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
-    return job_id, RunDir(node.data_dir / "runs" / str(dispatch_id))
+    job_id, dispatch_id = started_job(node, engine, paced(gate, tasks=5))
+    return job_id, node.run_dir(dispatch_id)
 
 
 def lease_state(engine: Engine) -> tuple[str, bool]:

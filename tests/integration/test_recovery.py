@@ -15,7 +15,7 @@ from schedulers.core.decision import SetNodeState
 from schedulers.core.plan_recovery import MOST_RESUBMISSIONS, lost_at, suspect_at
 from schedulers.passes import apply_recovery, recovery
 from schedulers.passes.manager_pass import Runner
-from tests.factories import make_job, make_node
+from tests.factories import make_job, make_node, store_bundle
 from tests.passes import changed, job_row, runner, submitted
 
 RECOVERY = Manager.RECOVERY
@@ -229,6 +229,30 @@ def test_partitions_are_made_ahead_and_old_keys_deleted_only_with_their_job_fina
         keys = set(connection.scalars(text("SELECT key FROM idempotency_key")))
     assert keys == {"new", "open"}
     assert exists(engine, partition)
+
+
+def test_housekeeping_deletes_bundles_that_nobody_needs_and_no_other(
+    engine: Engine, settings: Settings
+) -> None:
+    with changed(engine) as connection:
+        needed, recent, unused, broken_off = (
+            store_bundle(connection, {"site.yml": f"# {name}"}) for name in "abcd"
+        )
+        make_job(connection, status="successful", bundle_digest=needed)
+        connection.execute(
+            text(
+                "UPDATE content_bundle SET last_used = dispatcher_now() - interval '25 hours',"
+                " complete = digest <> :broken WHERE digest <> :recent"
+            ),
+            {"recent": recent, "broken": broken_off},
+        )
+    with runner(settings) as made:
+        made.trigger(RECOVERY)
+    with engine.connect() as connection:
+        left = set(connection.scalars(text("SELECT digest FROM content_bundle")))
+        chunks = set(connection.scalars(text("SELECT digest FROM content_chunk")))
+    assert left == chunks == {needed, recent}
+    assert unused not in left
 
 
 def test_housekeeping_that_meets_a_lock_is_put_off_and_recovery_goes_on(

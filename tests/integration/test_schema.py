@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -20,6 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from dispatcher import CODE_VERSION
 from dispatcher import settings as settings_module
+from dispatcher.db import migrate as migrate_module
 from dispatcher.db.engine import is_away, make_engine, transaction, unavailable_when_away
 from dispatcher.db.migrate import head_revision, migrate
 from dispatcher.db.schema_check import SCHEMA_VERSION, check_schema
@@ -179,6 +181,34 @@ def test_several_processes_migrate_an_empty_database_at_once(empty_database_url:
     with engine.connect() as connection:
         check_schema(connection)
         assert connection.scalar(text("SELECT count(*) FROM organization")) == 1
+    engine.dispose()
+
+
+def test_a_migration_under_way_is_waited_for_and_one_that_was_cut_off_holds_up_nobody(
+    empty_database_url: str,
+) -> None:
+    holder, waiter = engine_for(empty_database_url), engine_for(empty_database_url)
+    held = holder.connect()
+    migrate_module._lock(held, 1.0)
+    with pytest.raises(SchemaError, match="another migration is under way"):
+        migrate(waiter, wait=0.2)
+    # what a kill -9 of the process looks like to the server
+    held.connection.dbapi_connection.close()
+    assert migrate(waiter, wait=20) == ["(empty)", head_revision()]
+    held.invalidate()
+    for engine in (holder, waiter):
+        engine.dispose()
+
+
+def test_an_older_schema_is_brought_up_to_date_with_its_rows(empty_database_url: str) -> None:
+    engine = engine_for(empty_database_url)
+    with engine.begin() as connection:
+        command.upgrade(migrate_module._config(connection), "0001")
+        organization = connection.scalar(text("SELECT id FROM organization"))
+    assert migrate(engine) == ["0001", head_revision()]
+    with engine.connect() as connection:
+        check_schema(connection)
+        assert connection.scalar(text("SELECT id FROM organization")) == organization
     engine.dispose()
 
 

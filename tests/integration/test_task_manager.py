@@ -23,6 +23,7 @@ from schedulers.core.decision import Fail, Start, Strike
 from schedulers.core.plan_tasks import plan_window
 from schedulers.passes import manager_lease, task_manager
 from schedulers.passes.manager_pass import Ended, Pass, Runner
+from tests.databases import hold_every_connection
 from tests.factories import make_job, make_node
 from tests.passes import (
     another,
@@ -554,15 +555,6 @@ def test_a_pass_starts_and_submits_while_somebody_holds_every_database_connectio
         for hog in hogs:
             hog.close()
         server.stop()
-
-
-def hold_every_connection(url: str, hogs: list[psycopg2.extensions.connection]) -> None:
-    """Connect until the server refuses, the superuser's reserve included."""
-    while True:
-        try:
-            hogs.append(psycopg2.connect(url, application_name="hog"))
-        except psycopg2.OperationalError:
-            return
 
 
 # -- small helpers

@@ -71,7 +71,7 @@ def post_digests(caller: CallerParameter, body: Digests) -> dict[str, Any]:
 @router.get("/{digest}/", summary="A bundle's size and times", response_model=Bundle)
 def get_bundle(caller: CallerParameter, digest: Digest) -> dict[str, Any]:
     """404 until every byte of it is stored and its digest is verified."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         row = content_queries.read_bundle_facts(connection, digest)
     if row is None:
         raise NotFound

@@ -112,7 +112,7 @@ def _render(row: Row, members: _Members) -> dict[str, Any]:
 )
 def list_groups(caller: CallerParameter, query: ListQueryParameter) -> dict[str, Any]:
     """Every instance group."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
 
         def render(rows: Sequence[Row]) -> list[dict[str, Any]]:
             members = _Members(connection, [row["id"] for row in rows])
@@ -124,7 +124,7 @@ def list_groups(caller: CallerParameter, query: ListQueryParameter) -> dict[str,
 @router.get("/{group_id}/", summary="One instance group", response_model=InstanceGroup)
 def get_group(caller: CallerParameter, group_id: GroupId) -> dict[str, Any]:
     """Capacity and load of a group."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         row = node_queries.read_group(connection, group_id)
         if row is None:
             raise NotFound
@@ -141,7 +141,7 @@ def list_group_instances(
     caller: CallerParameter, query: ListQueryParameter, group_id: GroupId
 ) -> dict[str, Any]:
     """The nodes of one group."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         if node_queries.read_group(connection, group_id) is None:
             raise NotFound
         return read_instances(connection, query, group_id)

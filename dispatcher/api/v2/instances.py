@@ -124,7 +124,7 @@ def read_instances(
 )
 def list_instances(caller: CallerParameter, query: ListQueryParameter) -> dict[str, Any]:
     """Every node that is not removed."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         return read_instances(connection, query)
 
 
@@ -134,7 +134,7 @@ def get_instance(
     instance_id: Annotated[int, Path(description="Number of the node.", ge=1, lt=2**63)],
 ) -> dict[str, Any]:
     """Capacity, load and state of a node."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         row = node_queries.read_node(connection, instance_id)
         if row is None:
             raise NotFound

@@ -51,7 +51,7 @@ def list_events(
 
     `counter__gt=N` or `cursor` read on from an event; `start_line__gte=N` from a line.
     """
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         state = _existing(connection, job_id)
         listing = event_queries.event_listing(state.job_day, job_id)
 
@@ -102,7 +102,7 @@ def get_event(
     counter: Annotated[int, Path(description="Number of the event in its job.", ge=1, lt=2**63)],
 ) -> dict[str, Any]:
     """An event with its `event_data`."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         state = _existing(connection, job_id)
         row = event_queries.read_event(connection, state.job_day, job_id, counter)
     if row is None:
@@ -157,7 +157,7 @@ def list_host_summaries(
     caller: CallerParameter, query: ListQueryParameter, job_id: JobId
 ) -> dict[str, Any]:
     """One for each host that the run reached, by name; complete when the job has ended."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         _existing(connection, job_id)
         return read_list(
             connection,

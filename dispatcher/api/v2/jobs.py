@@ -202,7 +202,7 @@ def state_of(caller: Caller, job_id: int) -> JobState:
     Raises:
         NotFound: there is no such job.
     """
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         state = job_queries.read_state(connection, job_id)
     if state is None:
         raise NotFound
@@ -217,7 +217,7 @@ def state_of(caller: Caller, job_id: int) -> JobState:
 )
 def list_jobs(caller: CallerParameter, query: ListQueryParameter) -> dict[str, Any]:
     """Playbook runs, oldest first unless `order_by` says otherwise."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         return read_list(
             connection,
             query,
@@ -229,7 +229,7 @@ def list_jobs(caller: CallerParameter, query: ListQueryParameter) -> dict[str, A
 @router.get("/{job_id}/", summary="One job", response_model=Job)
 def get_job(caller: CallerParameter, job_id: JobId) -> Response:
     """Status and everything else of a job: one read by primary key."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         row = job_queries.read_job(connection, job_id)
     if row is None:
         raise NotFound

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection
@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from dispatcher.api.auth import CallerParameter
 from dispatcher.api.v2.nodes import capacity_of, takes_jobs
 from dispatcher.db import node_queries, queue_stats
+from dispatcher.health import metrics_text
 
 router = APIRouter(prefix="/api/v2/metrics", tags=["cluster"])
 
@@ -84,7 +85,7 @@ def get_metrics(caller: CallerParameter) -> Response:
     """Of this server's process: requests, streams, submissions. Of the cluster: pending jobs by
     group and reason, free capacity by group, age of the oldest pending job, jobs by node."""
     cluster = CollectorRegistry(auto_describe=False)
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         cluster.register(_Cluster(connection))
-    text = generate_latest(REGISTRY) + generate_latest(cluster)
+    text = metrics_text() + generate_latest(cluster)
     return Response(text, media_type=CONTENT_TYPE_LATEST)

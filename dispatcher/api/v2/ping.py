@@ -50,7 +50,7 @@ class Ping(BaseModel):
 @router.get("/", summary="The cluster at a glance", response_model=Ping)
 def ping(services: ServicesParameter) -> dict[str, object]:
     """Nodes and instance groups; needs no token."""
-    with services.transaction() as connection:
+    with services.reading() as connection:
         nodes = {row["id"]: row for row in node_queries.read_nodes(connection)}
         groups = node_queries.read_groups(connection)
         members = node_queries.read_members(connection)

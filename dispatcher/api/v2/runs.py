@@ -174,8 +174,7 @@ def _prepared(caller: Caller, request: RunRequest) -> RunRequest | PreparedRun:
     """
     if len(request.inventory or "") < _LARGE_INVENTORY:
         return request
-    with caller.transaction():
-        pass
+    caller.check()
     return prepare_run(request)
 
 
@@ -184,7 +183,7 @@ def _find(caller: Caller, uuid: UUID) -> tuple[Row, bool, Owed]:
     log.warning("commit_outcome_unknown", uuid=str(uuid))
     for pause in _LOOKS:
         clock.sleep(pause)
-        with caller.transaction() as connection:
+        with caller.reading() as connection:
             job_id = job_queries.find_by_uuid(connection, uuid)
             row = None if job_id is None else job_queries.read_job(connection, job_id)
         if row is not None:

@@ -36,7 +36,7 @@ class _Range:
 
 
 def _range(caller: Caller, state: JobState, start: int, end: int | None) -> _Range:
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         counter, absolute = event_queries.read_last(connection, state.job_day, state.id)
     if end is None:
         # a last line without its end has the number of the line that would follow
@@ -48,7 +48,7 @@ def _texts(caller: Caller, state: JobState, lines: _Range) -> Iterator[str]:
     """The lines of a range, piece by piece."""
     after = 0
     if lines.start > 0:
-        with caller.transaction() as connection:
+        with caller.reading() as connection:
             after = event_queries.counter_before_line(
                 connection,
                 state.job_day,
@@ -57,7 +57,7 @@ def _texts(caller: Caller, state: JobState, lines: _Range) -> Iterator[str]:
                 last_counter=lines.last_counter,
             )
     while after < lines.last_counter:
-        with caller.transaction() as connection:
+        with caller.reading() as connection:
             batch = event_queries.read_output(
                 connection, state.job_day, state.id, after=after, upto=lines.last_counter
             )

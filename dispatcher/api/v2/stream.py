@@ -91,7 +91,7 @@ class _Look:
 
 def _look(caller: Caller, job_id: int, before: _Look) -> _Look:
     """The status first, then the events; an end only when a final status was read before none."""
-    with caller.transaction() as connection:
+    with caller.reading() as connection:
         state = job_queries.read_state(connection, job_id)
         if state is None:
             return replace(before, text="", more=False, end=True)  # past its retention

@@ -19,8 +19,6 @@ from dispatcher.db.tables.jobs import (
 )
 from dispatcher.db.tables.managers import (
     CHANGE_SLOTS,
-    LEASES,
-    MANAGERS,
     change,
     manager_lease,
     manager_request,
@@ -63,8 +61,6 @@ from dispatcher.db.tables.workflows import (
 __all__ = [
     "CHANGE_SLOTS",
     "EDGE_KINDS",
-    "LEASES",
-    "MANAGERS",
     "NODE_SPAWNS",
     "NOW",
     "PROMPTS",

@@ -53,12 +53,12 @@ job = Table(
         nullable=False,
     ),
     Column("priority", Integer, nullable=False, server_default=text("0")),
-    # created minus ten minutes for each step of priority: ageing at one rate never changes an order
+    # created minus an hour for each step of priority: ageing at one rate never changes an order
     Column(
         "rank",
         Double,
         Computed(
-            "(EXTRACT(epoch FROM (created AT TIME ZONE 'UTC')))::double precision - 600.0 * priority",
+            "(EXTRACT(epoch FROM (created AT TIME ZONE 'UTC')))::double precision - 3600.0 * priority",
             persisted=True,
         ),
         nullable=False,

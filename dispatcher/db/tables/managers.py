@@ -67,6 +67,3 @@ change = Table(
 )
 
 CHANGE_SLOTS = 64
-MANAGERS = ("dependency", "task", "workflow", "recovery", "schedules")
-#: Everything that is held by a lease row: the managers, the leading beat, a running migration.
-LEASES = (*MANAGERS, "beat", "migrate")

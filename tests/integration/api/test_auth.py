@@ -10,7 +10,7 @@ from sqlalchemy import Engine, text
 from tests.api_server import Api
 from tests.integration.api.conftest import Shared
 
-PUBLIC = {"/healthz", "/readyz", "/api/", "/api/v2/", "/api/v2/ping/"}
+PUBLIC = {"/healthz", "/readyz", "/metrics", "/api/", "/api/v2/", "/api/v2/ping/"}
 VALUES = {"job_id": "1", "counter": "1", "instance_id": "1", "group_id": "1", "digest": "a" * 64}
 
 

@@ -159,3 +159,11 @@ def test_a_schema_that_does_not_fit_is_named(api: Api, engine: Engine) -> None:
     assert ready.status_code == 503
     assert ready.json()["database"] == "ok"
     assert "999" in ready.json()["schema"]
+
+
+def test_the_server_s_own_metrics_need_no_token_and_say_nothing_of_the_cluster(api: Api) -> None:
+    api.http.get("/api/v2/ping/")
+    answer = api.anonymous.get("/metrics")
+    assert answer.status_code == 200
+    assert 'route="/api/v2/ping/"' in answer.text
+    assert "dispatcher_jobs_pending" not in answer.text

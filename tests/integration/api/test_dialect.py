@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
+from dispatcher.db import job_queries
 from tests.api_server import Api
 from tests.factories import add_events, finish_job, make_job, make_node
 from tests.integration.api.conftest import Shared
@@ -144,6 +146,25 @@ def test_a_method_that_a_route_does_not_have_is_405_and_names_those_it_has(
     assert answer.status_code == 405
     assert answer.json() == {"detail": f'Method "{method}" not allowed.'}
     assert answer.headers["Allow"] == allowed
+
+
+def test_a_fault_is_500_with_a_request_id_and_without_its_words(
+    api: Api, job: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("a detail that is nobody's business")
+
+    monkeypatch.setattr(job_queries, "read_job", fail)
+    with capture_logs() as logged:
+        answer = api.http.get(f"/api/v2/jobs/{job}/")
+    assert answer.status_code == 500
+    assert [(entry["event"], type(entry["exc_info"])) for entry in logged] == [
+        ("request_failed", RuntimeError)
+    ]
+    assert list(answer.json()) == ["detail"]
+    assert answer.headers["X-Request-ID"] in answer.json()["detail"]
+    assert "nobody" not in answer.text
+    assert answer.headers["X-API-Product-Name"] == "AWX"
 
 
 def test_an_unknown_parameter_is_refused_by_name_on_every_route(api: Api, job: int) -> None:

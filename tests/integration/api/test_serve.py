@@ -69,6 +69,27 @@ def test_a_server_with_open_streams_stops_in_order_and_soon(
     assert health.read(settings.data_dir, "api") is None
 
 
+def test_a_server_whose_database_hangs_stops_soon_all_the_same(
+    settings: Settings, engine: Engine
+) -> None:
+    assert settings.database_url is not None
+    proxy, url = in_front_of(settings.database_url)
+    with proxy, as_process(settings, engine, DISPATCHER_DATABASE_URL=url) as api:
+        assert api.process is not None
+        assert api.http.get("/api/v2/jobs/").status_code == 200
+        proxy.stall()
+        waiting = socket.create_connection((api.http.base_url.host, api.http.base_url.port or 0))
+        with waiting:
+            head = f"GET /api/v2/jobs/ HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {api.token}\r\n\r\n"
+            waiting.sendall(head.encode())
+            # answered by the same event loop after it: the request is under way
+            assert api.http.get("/healthz").status_code == 200
+            started = time.monotonic()
+            api.process.terminate()
+            assert api.process.wait(timeout=10) == 0
+            assert time.monotonic() - started < 6
+
+
 def test_a_database_without_schema_is_refused(settings: Settings, empty_database_url: str) -> None:
     empty = settings.model_copy(update={"database_url": empty_database_url})
     assert "dispatcher migrate" in _refused(

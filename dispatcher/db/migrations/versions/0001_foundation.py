@@ -12,7 +12,7 @@ CREATE FUNCTION dispatcher_now() RETURNS timestamptz
 LANGUAGE sql VOLATILE PARALLEL SAFE
 AS $$ SELECT clock_timestamp() $$
 """
-LEASES = ("dependency", "task", "workflow", "recovery", "schedules", "beat", "migrate")
+LEASES = ("dependency", "task", "workflow", "recovery", "schedules", "beat")
 
 
 def upgrade() -> None:
@@ -284,7 +284,7 @@ def upgrade() -> None:
             "rank",
             sa.Double(),
             sa.Computed(
-                "(EXTRACT(epoch FROM (created AT TIME ZONE 'UTC')))::double precision - 600.0 * priority",
+                "(EXTRACT(epoch FROM (created AT TIME ZONE 'UTC')))::double precision - 3600.0 * priority",
                 persisted=True,
             ),
             nullable=False,
