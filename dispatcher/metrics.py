@@ -64,6 +64,9 @@ RECOVERED = Counter(
     "Jobs and nodes that recovery acted on: returned, resubmitted, node_lost, suspect, lost",
     ["action"],
 )
+for _action in ("returned", "resubmitted", "node_lost", "suspect", "lost"):
+    # from 0 on: what appears with its first increase has not increased for Prometheus
+    RECOVERED.labels(_action)
 
 # -- a node
 RUNNING_JOBS = Gauge("dispatcher_node_running_jobs", "Runs with a live supervisor on this node")
