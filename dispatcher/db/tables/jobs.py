@@ -313,7 +313,7 @@ job_dependency = Table(
 )
 
 
-#: What a project update is to fetch, and what it found.
+#: What a job's project is, as it was at its launch; and what an update found, or a job runs.
 job_project = Table(
     "job_project",
     metadata,
@@ -324,4 +324,5 @@ job_project = Table(
     Column("scm_branch", Text, nullable=False, server_default=text("''")),
     Column("revision", Text, nullable=False, server_default=text("''")),
     Column("bundle_digest", Text, ForeignKey("content_bundle.digest")),
+    Index(None, "bundle_digest", postgresql_where=text("bundle_digest IS NOT NULL")),
 )
