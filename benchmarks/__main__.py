@@ -18,10 +18,7 @@ from benchmarks.figures import Figure, judge, machine, unmeasured, write
 #: In order; each module has ``measure() -> list[Figure]``.
 BENCHMARKS = (
     "plan_tasks",
-<<<<<<< HEAD
     "dependencies",
-=======
->>>>>>> schedules3
     "workflows",
     "event_path",
     "max_connections",
