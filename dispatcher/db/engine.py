@@ -59,6 +59,7 @@ def make_engine(
         max_overflow=0,
         pool_timeout=pool_timeout,
         pool_pre_ping=True,
+        hide_parameters=True,  # or an error's text shows extra vars and inventories
         connect_args={
             "application_name": application_name[:60],
             "connect_timeout": 5,
