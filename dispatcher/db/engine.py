@@ -15,6 +15,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from dispatcher.db.watchdog import WatchedConnection, bounded
 from dispatcher.errors import ConfigurationError, Unavailable
 from dispatcher.settings import Settings
 
@@ -42,6 +43,7 @@ def make_engine(
     pool_size: int = 1,
     pool_timeout: float = 5.0,
     unacknowledged: float = 20.0,
+    watched: bool = False,
 ) -> Engine:
     """An engine with a pool of fixed size; nothing is connected yet.
 
@@ -51,6 +53,7 @@ def make_engine(
         pool_size: most connections; none beyond it is ever opened.
         pool_timeout: seconds to wait for a free one.
         unacknowledged: seconds after which a server whose machine does not answer counts as away.
+        watched: whether each wait for a frozen server has a bound (dispatcher/db/watchdog.py).
     """
     url = make_url(database_url(settings)).set(drivername="postgresql+psycopg2")
     engine = create_engine(
@@ -68,6 +71,7 @@ def make_engine(
             "keepalives_count": 3,
             "tcp_user_timeout": int(unacknowledged * 1000),
             "target_session_attrs": "read-write",
+            **({"connection_factory": WatchedConnection} if watched else {}),
         },
     )
     event.listen(engine, "before_cursor_execute", _with_time_outs, retval=True)
@@ -86,6 +90,7 @@ def transaction(
     """One transaction with its time-outs (seconds); commits when the block ends without error."""
     with (
         engine.connect().execution_options(isolation_level=isolation) as connection,
+        bounded(connection, statement_timeout),
         connection.begin(),
     ):
         connection.execute(
@@ -122,9 +127,12 @@ def reading(
     prefix = _TIME_OUTS.format(
         statement=int(statement_timeout * 1000), lock=int(lock_timeout * 1000)
     )
-    with engine.connect().execution_options(
-        isolation_level="AUTOCOMMIT", time_outs=prefix
-    ) as connection:
+    with (
+        engine.connect().execution_options(
+            isolation_level="AUTOCOMMIT", time_outs=prefix
+        ) as connection,
+        bounded(connection, statement_timeout),
+    ):
         yield connection
 
 
