@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from psycopg2 import ProgrammingError
+from psycopg2.extensions import make_dsn
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from dispatcher import server_urls
 from dispatcher.db.watchdog import WatchedConnection, bounded
 from dispatcher.errors import ConfigurationError, Unavailable
 from dispatcher.settings import Settings
@@ -55,7 +58,9 @@ def make_engine(
         unacknowledged: seconds after which a server whose machine does not answer counts as away.
         watched: whether each wait for a frozen server has a bound (dispatcher/db/watchdog.py).
     """
-    url = make_url(database_url(settings)).set(drivername="postgresql+psycopg2")
+    given = server_urls.database_url(database_url(settings))
+    url = make_url(given).set(drivername="postgresql+psycopg2")
+    _check_parameters(url)
     engine = create_engine(
         url,
         pool_size=pool_size,
@@ -76,6 +81,19 @@ def make_engine(
     )
     event.listen(engine, "before_cursor_execute", _with_time_outs, retval=True)
     return engine
+
+
+def _check_parameters(url: URL) -> None:
+    """Refuse what libpq would not understand, before the first connection.
+
+    Raises:
+        ConfigurationError: says what; shows no value.
+    """
+    try:
+        make_dsn(**url.get_dialect()().create_connect_args(url)[1])
+    except (ArgumentError, ProgrammingError, ValueError) as error:
+        words = str(error).strip().splitlines()[0]
+        raise ConfigurationError(f"DISPATCHER_DATABASE_URL: {words}") from None
 
 
 @contextmanager
