@@ -215,7 +215,7 @@ class Supervision:
             traceback.print_exc()
         try:
             self._run_dir.wipe_secrets(keep_update=True)
-        except OSError:
+        except (OSError, RunDirectoryError):
             traceback.print_exc()  # the agent tries again, before the job is final
         self._run_dir.write_result(
             Result(
