@@ -15,9 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Final
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from dispatcher import clock, logs
 from dispatcher.actions.store_content import read_bundle
 from dispatcher.broker.celery_app import make_app
+from dispatcher.broker.messages import Manager, wake
 from dispatcher.broker.publish import Publisher
 from dispatcher.db import node_rows
 from dispatcher.db.engine import make_engine, transaction
@@ -191,7 +194,10 @@ class Agent:
         """The lease is another's: every playbook is killed at once, then this process ends."""
         self._log.error("the node's lease was refused: all playbooks are killed")
         for run in self._runs.at(Phase.STARTED):
-            self._supervisors.request_stop(run, "fenced")
+            if run.stop_asked_at is None:
+                self._supervisors.request_stop(run, "fenced")
+            else:  # its supervisor grants it a grace, and reads no second reason
+                self._supervisors.kill(run, FENCED)
         deadline = clock.monotonic() + _FENCE_SECONDS
         while self._runs.at(Phase.STARTED) and clock.monotonic() < deadline:
             self._supervisors.watch(0.1)
@@ -205,8 +211,7 @@ class Agent:
         self._shipper.stop()
         self._lease.stop()
         if code == STOPPED and not self._runs.unfinished() and not self._loop.away:
-            with transaction(self._engines["claims"]) as connection:
-                node_rows.leave(connection, node_id=entered.node_id, epoch=entered.epoch)
+            self._leave(entered)
         self._courier.stop()
         self._supervisors.close()
         self._preparer.close()
@@ -215,6 +220,17 @@ class Agent:
             engine.dispose()
         self._health.close()
         self._log.info("the agent ends", runs_left=len(self._runs.at(Phase.STARTED)))
+
+    def _leave(self, entered: Entered) -> None:
+        try:
+            with transaction(self._engines["claims"]) as connection:
+                left = node_rows.leave(connection, node_id=entered.node_id, epoch=entered.epoch)
+        except SQLAlchemyError as error:
+            # the lease lapses by itself; what follows the end of this process must not wait for it
+            self._log.warning("the node's lease is left to lapse", error=logs.in_short(error))
+            return
+        if left:
+            self._courier.owe(wake(Manager.TASK))
 
     # -- what one part tells the others
 

@@ -108,14 +108,17 @@ class Claimer:
 
     # -- claiming
 
-    def claim(self) -> None:
+    def claim(self) -> bool:
         """Claim what there is room for; say of the rest that it waits here.
+
+        Returns:
+            Whether one transaction was not enough: there are jobs and room for more of them.
 
         Raises:
             RunDirectoryError: no directory can be made: the disk is full, or not ours.
         """
         if not self._queue:
-            return
+            return False
         claiming = self._runs.at(Phase.CLAIMING)
         room = self._settings.node_max_jobs - self._runs.occupied() + len(claiming)
         chosen = list(self._queue.items())[: min(max(room, 0), MOST_AT_ONCE)]
@@ -125,6 +128,7 @@ class Claimer:
                 self._queue.pop(dispatch_id, None)
         if room < len(chosen) + len(self._queue):
             self._say_queued()
+        return len(chosen) < min(room, len(chosen) + len(self._queue))
 
     def _directory_for(self, job_id: int, dispatch_id: UUID) -> Run:
         known = self._runs.get(dispatch_id)
@@ -157,7 +161,7 @@ class Claimer:
                 self._runs.forget(run)
                 continue
             CLAIMS.labels("claimed").inc()
-            QUEUE_WAIT.observe(job_input.waited)
+            QUEUE_WAIT.labels(job_input.blocker or "none").observe(job_input.waited)
             self._log.info("job claimed", waited=round(job_input.waited, 3), **run.names)
             if run.enter(Phase.PREPARING):
                 run.verdict = _CANCELED if run.dispatch_id in canceled else None

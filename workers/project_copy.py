@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
+from dispatcher.domain.bundle import MOST_MEMBERS, MOST_WINDOW
 from dispatcher.errors import DispatcherError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer as Buffer
 
-MAX_MEMBERS = 200_000
-#: Largest window a bundle may ask of the decompressor, in bytes.
-_MAX_WINDOW = 128 << 20
 _READ = 1 << 20
 _FICLONE = 0x40049409
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -48,7 +46,7 @@ class Unpacked:
 
 
 def unpack(
-    chunks: Iterable[bytes], target: Path, *, max_bytes: int, max_members: int = MAX_MEMBERS
+    chunks: Iterable[bytes], target: Path, *, max_bytes: int, max_members: int = MOST_MEMBERS
 ) -> Unpacked:
     """Unpack a tar.zst stream.
 
@@ -63,7 +61,7 @@ def unpack(
         OSError: the disk refuses.
     """
     target.mkdir(mode=0o700)
-    reader = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW).stream_reader(
+    reader = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW).stream_reader(
         io.BufferedReader(_Chunks(chunks), _READ), read_across_frames=True
     )
     members = size = 0

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from dispatcher import clock
 from dispatcher.errors import RunDirectoryError
-from workers.durable import sync_directory, write_durably
+from workers.durable import draft_of, sync_directory, write_durably
 from workers.outcome import Evidence, Tolerances
 from workers.run_records import JobSpec as JobSpec
 from workers.run_records import Result as Result
@@ -225,6 +225,8 @@ class RunDir:
 
         ``job.json`` keeps what is no secret. Safe to call again, and after a crash in the middle.
         """
+        # a kill between writing and renaming leaves the draft, with everything in it
+        draft_of(self.path / "job.json").unlink(missing_ok=True)
         if (self.path / "job.json").exists():
             spec = self.read_job()
             bare = replace(spec, inventory=None, extra_vars={}, secret_vars={}, masked=())

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import IntegrityError
 
 from dispatcher.db.engine import transaction
-from dispatcher.domain.bundle import BundleCheck, BundleError, Contents
+from dispatcher.domain.bundle import MOST_WINDOW, BundleCheck, BundleError, Contents
 from dispatcher.domain.launch_checks import digest_problem
 from dispatcher.domain.tar_stream import TarError, TarStream
 from dispatcher.errors import InvalidRequest, NotFound, Unavailable
@@ -30,8 +30,6 @@ _CHUNKS_AT_ONCE: Final = 4
 _MEMORY_BYTES: Final = 4 << 20
 #: Bytes that are decompressed at once.
 _PIECE_BYTES: Final = 128 << 10
-#: Largest window of a zstd frame, in bytes: what a decompressor has to keep in memory.
-_MOST_WINDOW: Final = 32 << 20
 #: Bytes of headers and padding that an archive may have for each byte allowed for its files, and
 #: a fixed share, so that an archive of many small files is not refused for its form.
 _FORM_SHARE: Final = 2
@@ -197,7 +195,7 @@ def _check(upload: _Upload, unpacked_limit: int) -> Contents:
     """Decompress and check an upload while it arrives, in bounded memory."""
     check = BundleCheck(unpacked_limit=unpacked_limit)
     tar = TarStream()
-    decompressor = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
+    decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
     most = _FORM_SHARE * unpacked_limit + _FORM_BYTES
     try:
         # across frames: some programs compress in several; anything else behind one is an error

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-import kombu.pools
 from celery import Celery
 from kombu import Exchange, Producer
 
@@ -63,15 +62,6 @@ class Publisher:
         self._quiet_until = 0.0
         self._live_quiet_until = 0.0
         self._said_until = 0.0
-
-    def after_fork(self) -> None:
-        """Forget connections inherited over a plain fork; their sockets belong to the parent."""
-        kombu.pools.producers.clear()
-        kombu.pools.connections.clear()
-        self._app._pool = None
-        self._app.amqp._producer_pool = None
-        self._slots = threading.BoundedSemaphore(self._limit)
-        self._quiet_until = self._live_quiet_until = 0.0
 
     def round(self) -> Round:
         """One pass's, or one request's, dealings with the broker."""

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from dispatcher.db.change import raise_counter
 from dispatcher.domain.status import Status
 
 Pair = tuple[int, UUID]
@@ -53,7 +54,11 @@ def renew_lease(connection: Connection, *, node_id: int, epoch: int) -> Renewed 
 
 
 def leave(connection: Connection, *, node_id: int, epoch: int) -> bool:
-    """Give the lease up in order: nothing runs on the node any more."""
+    """Give the lease up in order: nothing runs on the node any more.
+
+    Returns:
+        Whether it was ours to give up; the TaskManager is to be woken then.
+    """
     moved = connection.execute(
         text(
             "UPDATE node_lease SET state = 'left', renewed_at = dispatcher_now()"
@@ -61,6 +66,8 @@ def leave(connection: Connection, *, node_id: int, epoch: int) -> bool:
         ),
         {"node": node_id, "epoch": epoch},
     )
+    if moved.rowcount:
+        raise_counter(connection)  # reasons of pending jobs name this node
     return moved.rowcount == 1
 
 
@@ -187,6 +194,7 @@ class JobInput:
 
     Attributes:
         waited: seconds from its creation to the claim.
+        blocker: the code of its last pending reason; None when it was started without one.
         columns: ``job_input`` by column name, and ``kind``, ``project_id``, ``scm_type``,
             ``scm_url``, ``local_path``, ``scm_branch`` of the job.
         hosts: where its inventory is, when that is in the tables.
@@ -196,6 +204,7 @@ class JobInput:
     dispatch_id: UUID
     bundle_digest: str | None
     waited: float
+    blocker: str | None
     columns: Mapping[str, Any]
     hosts: JobHosts | None = None
 
@@ -207,7 +216,7 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
     rows = connection.execute(
         text(
             """
-            SELECT job.dispatch_id, job.bundle_digest,
+            SELECT job.dispatch_id, job.bundle_digest, job.blocker,
                 EXTRACT(epoch FROM job.started - job.created) AS waited, job_input.*,
                 job.kind, job.project_id, scm_type, scm_url, local_path, scm_branch,
                 job.inventory_id, job.inventory_revision, job.lock_keys, job.slice_number,
@@ -230,6 +239,7 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
                 dispatch_id=columns.pop("dispatch_id"),
                 bundle_digest=columns.pop("bundle_digest"),
                 waited=float(columns.pop("waited") or 0),
+                blocker=columns.pop("blocker"),
                 columns=columns,
             )
         )

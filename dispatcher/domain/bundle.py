@@ -10,6 +10,8 @@ from dispatcher.domain.tar_stream import Member
 from dispatcher.domain.text import has_unstorable, shown
 
 MOST_MEMBERS: Final = 200_000
+#: Largest window of a zstd frame, in bytes: what a decompressor has to keep in memory.
+MOST_WINDOW: Final = 32 << 20
 LONGEST_NAME: Final = 1024
 #: Bytes of one part of a path; what file systems take.
 LONGEST_PART: Final = 255

@@ -17,7 +17,6 @@ ADDRESS_VARIABLES: Final = ("ansible_ssh_host", "ansible_host")
 PORT_VARIABLES: Final = ("ansible_ssh_port", "ansible_port")
 
 _TEMPLATE = re.compile(r"\{[{%#]")
-_MISSING: Final = object()
 
 
 class InventoryError(ValueError):

@@ -24,7 +24,6 @@ class Status(StrEnum):
 FINAL = frozenset({Status.SUCCESSFUL, Status.FAILED, Status.ERROR, Status.CANCELED})
 #: Statuses of a job that a manager must count: it holds capacity, locks and limits.
 ACTIVE = frozenset({Status.WAITING, Status.RUNNING})
-UNFINISHED = frozenset({Status.PENDING, *ACTIVE})
 
 
 class Kind(StrEnum):
@@ -95,8 +94,3 @@ MOVES: tuple[Move, ...] = (
     ),
     Move(Verb.FINISH, Status.RUNNING, Status.CANCELED, _ALL - _APPROVAL, "stopped on request"),
 )
-
-
-def is_legal(source: Status, target: Status) -> bool:
-    """Whether any verb moves a job from ``source`` to ``target``."""
-    return any(m.source == source and m.target == target for m in MOVES)

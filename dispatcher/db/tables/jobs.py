@@ -83,6 +83,8 @@ job = Table(
     Column("cancel_requested", Boolean, nullable=False, server_default=text("false")),
     Column("canceled_on", Timestamp),
     Column("pending_reason", JSONB),
+    # the code of the last pending reason before its latest start: what it had waited for
+    Column("blocker", Text),
     Column("strikes", SmallInteger, nullable=False, server_default=text("0")),
     # no pass looks at the job before this time, because handling it raised
     Column("quarantined_until", Timestamp),

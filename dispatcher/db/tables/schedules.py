@@ -71,6 +71,8 @@ schedule_launch = Table(
     Column("due", Timestamp, nullable=False),
     Column("job_id", BigInteger, ForeignKey("job.id", ondelete="SET NULL")),
     Column("launched", Timestamp, nullable=False, server_default=NOW),
+    # why there is no job
+    Column("error", Text, nullable=False, server_default=text("''")),
     PrimaryKeyConstraint("schedule_id", "due"),
 )
 

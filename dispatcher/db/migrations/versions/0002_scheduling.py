@@ -703,6 +703,7 @@ def upgrade() -> None:
             server_default=sa.text("dispatcher_now()"),
             nullable=False,
         ),
+        sa.Column("error", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"], ["job.id"], name=op.f("fk_schedule_launch_job_id"), ondelete="SET NULL"
         ),
