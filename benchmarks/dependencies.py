@@ -12,16 +12,10 @@ from time import perf_counter
 from sqlalchemy import Connection, Engine, text
 
 from benchmarks.figures import Figure
-from benchmarks.servers import short_directory
-from dispatcher import settings as settings_module
+from benchmarks.servers import managers
 from dispatcher.broker.messages import Manager
 from dispatcher.db.change import raise_counter
-from dispatcher.db.engine import make_engine
-from dispatcher.db.migrate import migrate
-from dispatcher.embedded.postgres import EmbeddedPostgres
-from dispatcher.embedded.valkey import EmbeddedValkey
 from schedulers.passes.manager_pass import Runner
-from schedulers.passes.works import make_runner
 
 ROUNDS = 5
 PROJECTS = 100
@@ -30,22 +24,9 @@ JOBS = 10_000
 
 def measure() -> list[Figure]:
     """Seconds to link 10,000 jobs, and how much longer they take than 5,000."""
-    with short_directory() as directory:
-        postgres, valkey = EmbeddedPostgres(directory / "pg"), EmbeddedValkey(directory / "vk")
-        settings = settings_module.load(
-            database_url=postgres.start(), broker_url=valkey.start(), data_dir=directory
-        )
-        engine = make_engine(settings, application_name="benchmark")
-        try:
-            migrate(engine)
-            runner = make_runner(settings, name="benchmark", stopping=lambda: False)
-            half = sorted(_link(engine, runner, JOBS // 2) for _ in range(ROUNDS))
-            whole = sorted(_link(engine, runner, JOBS) for _ in range(ROUNDS))
-            runner.engine.dispose()
-        finally:
-            engine.dispose()
-            valkey.stop()
-            postgres.stop()
+    with managers() as (engine, runner):
+        half = sorted(_link(engine, runner, JOBS // 2) for _ in range(ROUNDS))
+        whole = sorted(_link(engine, runner, JOBS) for _ in range(ROUNDS))
     spread = f"{ROUNDS} rounds, {whole[0]:.2f} to {whole[-1]:.2f} s; AWX: 411 s"
     return [
         Figure("dependencies_10000_on_100", median(whole), "s", spread),
