@@ -18,6 +18,7 @@ from benchmarks.figures import Figure, judge, machine, unmeasured, write
 #: In order; each module has ``measure() -> list[Figure]``.
 BENCHMARKS = (
     "plan_tasks",
+    "dependencies",
     "workflows",
     "event_path",
     "max_connections",

@@ -21,6 +21,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, 
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from dispatcher import clock
+from dispatcher.errors import ConfigurationError
 from dispatcher.settings import Settings
 
 #: Seconds within which a live role says something new.
@@ -131,14 +132,35 @@ class Health:
 
         Returns:
             The port it listens on; 0 without a server.
+
+        Raises:
+            ConfigurationError: the port cannot be listened on.
         """
         if port == 0:
             return 0
-        self._server = _server(self, self._host, port)
+        self._server = self._bound(port)
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.5}, daemon=True
         ).start()
         return int(self._server.server_address[1])
+
+    def check_port(self, port: int) -> None:
+        """See that ``port`` could be served now, in a process that leaves the serving to another.
+
+        Raises:
+            ConfigurationError: it cannot be listened on.
+        """
+        if port:
+            self._bound(port).server_close()
+
+    def _bound(self, port: int) -> ThreadingHTTPServer:
+        try:
+            return _server(self, self._host, port)
+        except OSError as error:
+            setting = f"DISPATCHER_{self._role.upper()}_METRICS_PORT"
+            raise ConfigurationError(
+                f"{setting}: {self._host}:{port}: {error.strerror or error}"
+            ) from None
 
     def close(self) -> None:
         """Stop serving and remove the file: the role has ended in order."""

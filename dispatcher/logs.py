@@ -1,7 +1,8 @@
 """Structured logs: one line an event, as words for people or JSON for machines.
 
 Records carry ``role`` and, where there is one, ``node``, ``job_id`` and ``dispatch_id``
-(:func:`bound`). Values of variables and credentials are never passed to a logger.
+(:func:`bound`). Values of variables and credentials are never passed to a logger; errors of the
+database, which hold some, are written without them (dispatcher/error_text.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import structlog
+from structlog.typing import ExcInfo
 
+from dispatcher import error_text
 from dispatcher.settings import Settings
 
 
@@ -30,7 +33,8 @@ def configure(settings: Settings, *, role: str, node: str | None = None) -> None
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        error_text.without_values,
+        structlog.processors.ExceptionRenderer(_rendered),
     ]
     renderer: Any = (
         structlog.processors.JSONRenderer()
@@ -75,5 +79,8 @@ def bound(**context: Any) -> Iterator[None]:
 
 def in_short(error: BaseException) -> str:
     """An error in one line: its kind and its first line. Further ones of a driver may show values."""
-    words = str(error).strip()
-    return f"{type(error).__name__}: {words.splitlines()[0]}" if words else type(error).__name__
+    return error_text.in_short(error)
+
+
+def _rendered(exc_info: ExcInfo) -> str:
+    return error_text.with_traceback(exc_info[1])

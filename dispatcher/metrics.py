@@ -74,7 +74,10 @@ CLAIMS = Counter(
     "dispatcher_claims_total", "Claims by result: claimed, duplicate, no_room, stale", ["result"]
 )
 QUEUE_WAIT = Histogram(
-    "dispatcher_queue_wait_seconds", "Seconds from creation to claim", buckets=_WAIT_SECONDS
+    "dispatcher_queue_wait_seconds",
+    "Seconds from creation to claim, by the code of the last pending reason; none: without one",
+    ["blocker"],
+    buckets=_WAIT_SECONDS,
 )
 EVENTS_STORED = Counter("dispatcher_events_stored_total", "Events stored by this node")
 STORE_SECONDS = Histogram(
@@ -88,7 +91,9 @@ LEASE_LEFT_SECONDS = Gauge(
     "dispatcher_lease_left_seconds", "Seconds until this node stops its playbooks by itself"
 )
 CLOCK_DIFFERENCE = Gauge(
-    "dispatcher_clock_difference_seconds", "This machine's wall clock minus the database's"
+    "dispatcher_clock_difference_seconds",
+    "This machine's wall clock minus the database's",
+    multiprocess_mode="mostrecent",
 )
 NODE_ACCEPTING = Gauge("dispatcher_node_accepting", "1 while this node claims jobs")
 JOBS_FINISHED = Counter("dispatcher_jobs_finished_total", "Final statuses written", ["outcome"])

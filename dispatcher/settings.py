@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import re
 import socket
+import ssl
 import tomllib
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -21,10 +23,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from dispatcher import server_urls
 from dispatcher.errors import ConfigurationError
 
 PREFIX = "DISPATCHER_"
-BROKER_SCHEMES = ("redis", "rediss", "redis+socket", "sentinel", "amqp", "amqps")
 NODE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 
@@ -53,7 +55,7 @@ class Settings(BaseSettings):
     database_url: str | None = Field(
         None,
         repr=False,
-        description="PostgreSQL URL (`postgresql://user:password@host/name?sslmode=…`). Without it, `dispatcher up` and `dispatcher run` use the embedded servers.",
+        description="PostgreSQL URL (`postgresql://user:password@host/name?sslmode=…`); several hosts as `host1:5432,host2:5432`. Without it, `dispatcher up` and `dispatcher run` use the embedded servers.",
     )
     broker_url: str | None = Field(
         None,
@@ -216,6 +218,10 @@ class Settings(BaseSettings):
         ge=1_000_000,
         description="Spool bytes of one run that are not stored yet at which its playbook is paused.",
     )
+    scm_key_file: Path | None = Field(
+        None,
+        description="Private SSH key with which this node fetches projects by git; without one only what needs no key is reached.",
+    )
     cache_bytes: int = Field(
         2_000_000_000, ge=10_000_000, description="Bound of the node's cache of unpacked bundles."
     )
@@ -231,18 +237,29 @@ class Settings(BaseSettings):
 
     @field_validator("database_url")
     @classmethod
-    def _database_scheme(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("postgresql://", "postgres://")):
-            raise ValueError("must start with postgresql://")
+    def _database_form(cls, value: str | None) -> str | None:
+        if value is not None:
+            server_urls.database_url(value)
         return value
 
     @field_validator("broker_url")
     @classmethod
-    def _broker_scheme(cls, value: str | None) -> str | None:
-        if value is not None and value.split("://", 1)[0] not in BROKER_SCHEMES:
-            raise ValueError(
-                "must start with one of " + ", ".join(f"{s}://" for s in BROKER_SCHEMES)
-            )
+    def _broker_form(cls, value: str | None) -> str | None:
+        if value is not None:
+            server_urls.check_broker_url(value)
+        return value
+
+    @field_validator("broker_ca_file")
+    @classmethod
+    def _certificates(cls, value: Path | None) -> Path | None:
+        if value is None:
+            return None
+        try:
+            ssl.create_default_context(cafile=value)
+        except ssl.SSLError:
+            raise ValueError(f"{value}: holds no certificates (PEM)") from None
+        except OSError as error:
+            raise ValueError(f"{value}: {error.strerror}") from None
         return value
 
     @field_validator("node_name")
@@ -261,6 +278,9 @@ class Settings(BaseSettings):
             raise ValueError(
                 "manager_statement_timeout + manager_plan_timeout must be below manager_lease"
             )
+        if self.manager_statement_timeout >= self.manager_grace:
+            # a pass that is over its budget ends with the statement it is in
+            raise ValueError("manager_statement_timeout must be below manager_grace")
         if self.heartbeat > (self.node_lost_after - self.node_lost_margin) / 10:
             raise ValueError("heartbeat must be at most (node_lost_after - node_lost_margin) / 10")
         return self
@@ -280,7 +300,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Options of the command line win over the environment, and that over the file."""
-        path = init_settings().get("config_file") or os.environ.get(f"{PREFIX}CONFIG_FILE")
+        path = _config_file(init_settings())
         if path is None:
             return (init_settings, env_settings)
         file_settings = TomlConfigSettingsSource(settings_cls, toml_file=Path(path))
@@ -297,9 +317,11 @@ def load(**overrides: Any) -> Settings:
         ConfigurationError: one line that names the unknown or bad setting.
     """
     for name in os.environ:
-        if name.startswith(PREFIX) and name[len(PREFIX) :].lower() not in Settings.model_fields:
+        # in any letter case, as the known ones are read
+        known = name[len(PREFIX) :].lower() in Settings.model_fields
+        if name.upper().startswith(PREFIX) and not known:
             raise ConfigurationError(f"{name}: unknown setting (docs/settings.md lists them)")
-    path = overrides.get("config_file") or os.environ.get(f"{PREFIX}CONFIG_FILE")
+    path = _config_file(overrides)
     if path is not None and not Path(path).is_file():
         raise ConfigurationError(f"{PREFIX}CONFIG_FILE: {path}: no such file")
     try:
@@ -312,8 +334,16 @@ def load(**overrides: Any) -> Settings:
             message = f"unknown setting in {path} (docs/settings.md lists them)"
         prefix = f"{PREFIX}{name.upper()}: " if name else f"{PREFIX}*: "
         raise ConfigurationError(f"{prefix}{message}") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path}: {error}") from None
+    except OSError as error:
+        raise ConfigurationError(f"{PREFIX}CONFIG_FILE: {path}: {error.strerror}") from None
+
+
+def _config_file(overrides: Mapping[str, Any]) -> Any:
+    """The settings file: the option's, else the variable's, in any letter case."""
+    given = {name.upper(): value for name, value in os.environ.items()}
+    return overrides.get("config_file") or given.get(f"{PREFIX}CONFIG_FILE")
 
 
 def node_name(settings: Settings) -> str:

@@ -10,17 +10,21 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from dispatcher import clock, logs
 from dispatcher.actions.store_content import read_bundle
 from dispatcher.broker.celery_app import make_app
+from dispatcher.broker.messages import Manager, wake
 from dispatcher.broker.publish import Publisher
 from dispatcher.db import node_rows
 from dispatcher.db.engine import make_engine, transaction
+from dispatcher.db.node_rows import JobHosts
 from dispatcher.health import Health
 from dispatcher.metrics import RUNNING_JOBS
 from dispatcher.secrets import Cipher
@@ -29,6 +33,7 @@ from workers import node_lease, process_tree
 from workers.claim import Claimer
 from workers.content_cache import ContentCache
 from workers.courier import Courier
+from workers.deliver_update import Delivery
 from workers.enter_cluster import Entered, enter_cluster
 from workers.finish import Clearing
 from workers.handover import HandoverServer
@@ -36,6 +41,7 @@ from workers.node_identity import AgentLock, make_data_dir
 from workers.node_loop import NodeLoop
 from workers.prepare import THREADS, Preparer
 from workers.recover_runs import Recovery
+from workers.render_inventory import render_inventory
 from workers.runs import Phase, Run, Runs, Verdict
 from workers.shipper import Shipper
 from workers.stopping import Stopping
@@ -73,8 +79,9 @@ class Agent:
         self._publisher = Publisher(make_app(settings, profile="publisher"))
         self._courier = Courier(self._publisher)
         self._shipper = Shipper(self._engines["events"], self._runs, self._courier)
-        self._clearing = Clearing(self._pool, self._runs, self._cleared)
         self._content_lock = threading.Lock()
+        delivery = Delivery(settings, self._engines["content"], self._content_lock, self._courier)
+        self._clearing = Clearing(self._pool, self._runs, self._cleared, delivery.deliver)
 
     # -- life
 
@@ -113,11 +120,25 @@ class Agent:
             largest=settings.max_bundle_unpacked_bytes,
         )
         self._preparer = preparer = Preparer(
-            settings, self._name, self._cache, self._cipher, self._pool, self._prepared
+            settings,
+            self._name,
+            self._cache,
+            self._cipher,
+            self._pool,
+            self._render,
+            self._prepared,
         )
         recovery = Recovery(settings, engine, runs, self._supervisors, self._clearing, **of_node)
         claimer = Claimer(
-            settings, engine, runs, self._supervisors, preparer, recovery, self._shipper, **of_node
+            settings,
+            engine,
+            runs,
+            self._supervisors,
+            preparer,
+            recovery,
+            self._shipper,
+            self._courier,
+            **of_node,
         )
         self._loop = NodeLoop(
             settings,
@@ -173,7 +194,10 @@ class Agent:
         """The lease is another's: every playbook is killed at once, then this process ends."""
         self._log.error("the node's lease was refused: all playbooks are killed")
         for run in self._runs.at(Phase.STARTED):
-            self._supervisors.request_stop(run, "fenced")
+            if run.stop_asked_at is None:
+                self._supervisors.request_stop(run, "fenced")
+            else:  # its supervisor grants it a grace, and reads no second reason
+                self._supervisors.kill(run, FENCED)
         deadline = clock.monotonic() + _FENCE_SECONDS
         while self._runs.at(Phase.STARTED) and clock.monotonic() < deadline:
             self._supervisors.watch(0.1)
@@ -187,8 +211,7 @@ class Agent:
         self._shipper.stop()
         self._lease.stop()
         if code == STOPPED and not self._runs.unfinished() and not self._loop.away:
-            with transaction(self._engines["claims"]) as connection:
-                node_rows.leave(connection, node_id=entered.node_id, epoch=entered.epoch)
+            self._leave(entered)
         self._courier.stop()
         self._supervisors.close()
         self._preparer.close()
@@ -197,6 +220,17 @@ class Agent:
             engine.dispose()
         self._health.close()
         self._log.info("the agent ends", runs_left=len(self._runs.at(Phase.STARTED)))
+
+    def _leave(self, entered: Entered) -> None:
+        try:
+            with transaction(self._engines["claims"]) as connection:
+                left = node_rows.leave(connection, node_id=entered.node_id, epoch=entered.epoch)
+        except SQLAlchemyError as error:
+            # the lease lapses by itself; what follows the end of this process must not wait for it
+            self._log.warning("the node's lease is left to lapse", error=logs.in_short(error))
+            return
+        if left:
+            self._courier.owe(wake(Manager.TASK))
 
     # -- what one part tells the others
 
@@ -214,6 +248,16 @@ class Agent:
         self._fenced.set()
         self._loop.refusal = Verdict(FENCED.outcome, FENCED.explanation)
         self._supervisors.wake()
+
+    def _render(self, hosts: JobHosts) -> Mapping[str, Any]:
+        """A job's inventory from the tables, all of it from one moment."""
+        with (
+            self._content_lock,
+            transaction(
+                self._engines["content"], statement_timeout=30, isolation="REPEATABLE READ"
+            ) as connection,
+        ):
+            return render_inventory(connection, hosts)
 
     @contextmanager
     def _fetch(self, digest: str) -> Iterator[Iterable[bytes]]:

@@ -9,10 +9,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 
 from dispatcher import logs
-from dispatcher.db import job_moves, node_rows
+from dispatcher.actions.resolve_targets import resolve_jobs
+from dispatcher.broker.messages import Manager, Owed, wake
+from dispatcher.db import claim_content, job_moves, node_rows
+from dispatcher.db.change import raise_counter
 from dispatcher.db.engine import transaction
 from dispatcher.db.node_rows import JobInput, NodeJob, Pair
 from dispatcher.domain.outcome import Outcome
@@ -20,6 +23,7 @@ from dispatcher.domain.status import Status
 from dispatcher.metrics import CLAIMS, QUEUE_WAIT
 from dispatcher.settings import Settings
 from workers import lease_file
+from workers.courier import Courier
 from workers.prepare import LAPSED, Preparer
 from workers.recover_runs import Recovery
 from workers.run_dir import RunDir
@@ -48,6 +52,7 @@ class Claimer:
         preparer: Preparer,
         recovery: Recovery,
         shipper: Shipper,
+        courier: Courier,
         *,
         node_id: int,
         epoch: int,
@@ -60,6 +65,7 @@ class Claimer:
         self._preparer = preparer
         self._recovery = recovery
         self._shipper = shipper
+        self._courier = courier
         self._node_id = node_id
         self._epoch = epoch
         self._log = logs.get(__name__)
@@ -102,14 +108,17 @@ class Claimer:
 
     # -- claiming
 
-    def claim(self) -> None:
+    def claim(self) -> bool:
         """Claim what there is room for; say of the rest that it waits here.
+
+        Returns:
+            Whether one transaction was not enough: there are jobs and room for more of them.
 
         Raises:
             RunDirectoryError: no directory can be made: the disk is full, or not ours.
         """
         if not self._queue:
-            return
+            return False
         claiming = self._runs.at(Phase.CLAIMING)
         room = self._settings.node_max_jobs - self._runs.occupied() + len(claiming)
         chosen = list(self._queue.items())[: min(max(room, 0), MOST_AT_ONCE)]
@@ -119,6 +128,7 @@ class Claimer:
                 self._queue.pop(dispatch_id, None)
         if room < len(chosen) + len(self._queue):
             self._say_queued()
+        return len(chosen) < min(room, len(chosen) + len(self._queue))
 
     def _directory_for(self, job_id: int, dispatch_id: UUID) -> Run:
         known = self._runs.get(dispatch_id)
@@ -131,11 +141,15 @@ class Claimer:
         return run
 
     def _claim(self, runs: Sequence[Run]) -> None:
+        pairs = [run.pair for run in runs]
         with transaction(self._engine) as connection:
-            claimed = job_moves.claim(
-                connection, [r.pair for r in runs], node_id=self._node_id, epoch=self._epoch
-            )
+            owed = self._return_moved(connection, pairs)
+            claimed = job_moves.claim(connection, pairs, node_id=self._node_id, epoch=self._epoch)
+            claim_content.resolve_bundles(connection, [c.job_id for c in claimed])
             inputs = node_rows.read_inputs(connection, [c.job_id for c in claimed])
+            if owed:
+                raise_counter(connection)
+        self._courier.owe(owed)
         canceled = {c.dispatch_id for c in claimed if c.cancel_requested}
         by_dispatch = {i.dispatch_id: i for i in inputs}
         for run in runs:
@@ -147,11 +161,23 @@ class Claimer:
                 self._runs.forget(run)
                 continue
             CLAIMS.labels("claimed").inc()
-            QUEUE_WAIT.observe(job_input.waited)
+            QUEUE_WAIT.labels(job_input.blocker or "none").observe(job_input.waited)
             self._log.info("job claimed", waited=round(job_input.waited, 3), **run.names)
             if run.enter(Phase.PREPARING):
                 run.verdict = _CANCELED if run.dispatch_id in canceled else None
                 self._fill(run, job_input)
+
+    def _return_moved(self, connection: Connection, pairs: Sequence[Pair]) -> Owed:
+        """Give jobs back whose inventory has moved since their hosts were locked (3.10)."""
+        moved = claim_content.moved_inventories(connection, pairs)
+        if not moved:
+            return Owed()
+        reason = {
+            "code": "returned",
+            "data": {"node": self._settings.node_name or "", "why": "inventory_moved"},
+        }
+        returned = job_moves.return_jobs(connection, reason=reason, dispatches=moved)
+        return resolve_jobs(connection, returned) + wake(Manager.TASK)
 
     def _fill(self, run: Run, job_input: JobInput) -> None:
         if run.verdict is not None:

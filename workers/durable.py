@@ -9,15 +9,27 @@ from pathlib import Path
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def draft_of(path: Path) -> Path:
+    """Where a file's next content is written before it gets the file's name."""
+    return path.with_name(f".{path.name}.new")
+
+
 def write_durably(path: Path, content: bytes) -> None:
-    """Replace a file's content so that a crash leaves the old one or the new one, mode 0600."""
-    draft = path.with_name(f".{path.name}.new")
+    """Replace a file's content so that a crash leaves the old one or the new one, mode 0600.
+
+    The content may be secret: when it cannot be written, its draft is removed. A kill leaves it.
+    """
+    draft = draft_of(path)
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(draft, path)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
     sync_directory(path.parent)
 
 

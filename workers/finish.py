@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from dispatcher import clock, logs
 from dispatcher.broker.messages import Manager, Owed, wake
@@ -20,7 +21,7 @@ from dispatcher.db.change import raise_counter
 from dispatcher.db.workflow_touches import touch_workflows_of
 from dispatcher.domain.outcome import Outcome
 from dispatcher.domain.status import Status
-from dispatcher.errors import RunDirectoryError
+from dispatcher.errors import RunDirectoryError, Unavailable
 from dispatcher.metrics import JOBS_FINISHED, KILLED_PROCESSES
 from workers import leftovers
 from workers.outcome import Evidence, decide
@@ -43,6 +44,7 @@ class Ending:
         playbook_outcome: what the playbook itself reached, for a job that ends canceled.
         total: events that the supervisor spooled; None: nobody counted them.
         complete: none of them is missing.
+        update: revision and content that a project update found.
     """
 
     outcome: Outcome
@@ -53,6 +55,7 @@ class Ending:
     evidence: Mapping[str, Any] | None = None
     total: int | None = None
     complete: bool = True
+    update: Mapping[str, Any] = field(default_factory=dict)
 
 
 def clear_away(run: Run) -> None:
@@ -90,14 +93,20 @@ class Clearing:
 
     Args:
         on_cleared: called after each; the shipper may go on.
+        deliver: stores what an update found, before its files are removed; its errors mean: later.
     """
 
     def __init__(
-        self, pool: ThreadPoolExecutor, runs: Runs, on_cleared: Callable[[], None]
+        self,
+        pool: ThreadPoolExecutor,
+        runs: Runs,
+        on_cleared: Callable[[], None],
+        deliver: Callable[[Run, Result], None] | None = None,
     ) -> None:
         self._pool = pool
         self._runs = runs
         self._on_cleared = on_cleared
+        self._deliver = deliver
         self._log = logs.get(__name__)
 
     def submit(self, run: Run) -> None:
@@ -113,9 +122,14 @@ class Clearing:
 
     def _clear(self, run: Run) -> None:
         try:
+            result = _result_of(run)
+            if self._deliver is not None and result is not None and run.fate is Fate.FINISH:
+                self._deliver(run, result)
             clear_away(run)
-        except (OSError, RunDirectoryError) as error:
-            self._log.error("a run could not be cleared away", error=str(error), **run.names)
+        except (OSError, RunDirectoryError, SQLAlchemyError, Unavailable) as error:
+            self._log.error(
+                "a run could not be cleared away", error=logs.in_short(error), **run.names
+            )
             run.clear_at = clock.monotonic() + _RETRY_SECONDS
             return
         if run.fate is Fate.FINISH:
@@ -148,6 +162,7 @@ def _ending_of_result(result: Result) -> Ending:
         artifacts=result.artifacts,
         evidence=_kept_evidence(result.evidence),
         total=result.events_total,
+        update=result.update,
     )
 
 
@@ -201,6 +216,13 @@ def write_final(
             continue  # its row was locked as running: cannot be
         done.append(written)
         canceled = written.status is Status.CANCELED
+        if written.status is Status.SUCCESSFUL and "bundle_digest" in ending.update:
+            event_store.store_revision(
+                connection,
+                run.job_id,
+                revision=ending.update["revision"],
+                digest=ending.update["bundle_digest"],
+            )
         event_store.store_summaries(connection, run.job_id, () if bare else ending.host_rows)
         event_store.store_result(
             connection,

@@ -11,8 +11,9 @@ from sqlalchemy import Engine
 
 from dispatcher import clock, logs
 from dispatcher.db import node_rows
+from dispatcher.db.clock_difference import note_clock
 from dispatcher.errors import ConfigurationError
-from dispatcher.metrics import CLOCK_DIFFERENCE, LEASE_LEFT_SECONDS, LEASE_RENEWALS
+from dispatcher.metrics import LEASE_LEFT_SECONDS, LEASE_RENEWALS
 from dispatcher.settings import Settings
 from workers import lease_file
 
@@ -37,12 +38,6 @@ def assert_constants(settings: Settings) -> None:
             f" ({LOOK:g} s), stop_grace ({settings.stop_grace:g} s), a stalled machine"
             f" ({STALL:g} s) and the clocks' drift need {needed:g} s"
         )
-    if settings.heartbeat > settings.fencing_seconds / 10:
-        raise ConfigurationError(
-            "DISPATCHER_HEARTBEAT: must be at most (node_lost_after - node_lost_margin) / 10"
-        )
-    if settings.cancel_poll > 2:
-        raise ConfigurationError("DISPATCHER_CANCEL_POLL: must be at most 2 s")
 
 
 class NodeLease:
@@ -125,9 +120,7 @@ class NodeLease:
         # Only now is the commit confirmed; the deadline counts from when it was sent.
         lease_file.write(self._path, sent + self._fencing_seconds)
         LEASE_RENEWALS.labels("renewed").inc()
-        CLOCK_DIFFERENCE.set(
-            (sent_wall + (answered_wall - sent_wall) / 2 - renewed.at).total_seconds()
-        )
+        note_clock(sent_wall, renewed.at, answered_wall)
         if self._failing:
             self._failing = False
             self._log.info("the lease is renewed again")

@@ -144,8 +144,8 @@ class NodeLoop:
                 self._poll()
             elif cancels:
                 self._claimer.stop_canceled(cancels)
-            if not self.not_accepting:
-                self._claimer.claim()
+            if not self.not_accepting and self._claimer.claim():
+                self._arrived.set()
             self._claimer.start_ready(self.refusal)
             self._note_success()
         except SQLAlchemyError as error:

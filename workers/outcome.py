@@ -63,6 +63,7 @@ class Evidence:
         prompt: what the playbook asked for when it was stopped for asking.
         killed: processes that had to be killed.
         survivors: processes of other accounts (``become`` on the node itself) that could not be.
+        kind: ``playbook``, ``project_update`` or ``inventory_update``.
     """
 
     stop: str | None = None
@@ -81,6 +82,7 @@ class Evidence:
     prompt: str = ""
     killed: int = 0
     survivors: int = 0
+    kind: str = "playbook"
 
 
 @dataclass(frozen=True)
@@ -166,6 +168,8 @@ def _stopped(evidence: Evidence) -> _Verdict | None:
 def _by_itself(evidence: Evidence, tolerances: Tolerances, rows: tuple[HostRow, ...]) -> _Verdict:
     if evidence.fault_stage:
         return _FAULTS.get(evidence.fault_stage, Outcome.INTERNAL), evidence.fault
+    if evidence.kind != "playbook":
+        return _of_update(evidence)
     if evidence.stats is None:
         return _without_recap(evidence, tolerances)
     if evidence.rc is None:
@@ -178,6 +182,27 @@ def _by_itself(evidence: Evidence, tolerances: Tolerances, rows: tuple[HostRow, 
     if not rows and evidence.plays == evidence.plays_without_hosts:
         return _no_hosts("no play's pattern matches a host", tolerances)
     return _of_hosts(evidence, tolerances, rows)
+
+
+def _of_update(evidence: Evidence) -> _Verdict:
+    """An update is done, or failed at its own stage."""
+    if evidence.rc == 0:
+        return Outcome.SUCCESSFUL, ""
+    if evidence.rc is None:
+        return Outcome.INCOMPLETE, f"the update was ended by signal {evidence.signal}"
+    stage = Outcome.INVENTORY if evidence.kind == "inventory_update" else Outcome.PROJECT
+    words = _first_line(evidence.error) or f"the update ended with {evidence.rc}"
+    return stage, words + _where(evidence)
+
+
+def _where(evidence: Evidence) -> str:
+    """The place that an error names, in brackets."""
+    where = evidence.error_file
+    if evidence.error_line:
+        where += f", line {evidence.error_line}"
+    if evidence.error_column:
+        where += f", column {evidence.error_column}"
+    return f" ({where})" if where else ""
 
 
 def _of_hosts(evidence: Evidence, tolerances: Tolerances, rows: tuple[HostRow, ...]) -> _Verdict:
@@ -216,12 +241,7 @@ def _without_recap(evidence: Evidence, tolerances: Tolerances) -> _Verdict:
             return Outcome.INCOMPLETE, f"ansible-playbook was ended by signal {evidence.signal}"
         return Outcome.INCOMPLETE, "ansible-playbook was not started"
     if evidence.rc in _PARSE_CODES and error and (evidence.error_file or not evidence.plays):
-        where = evidence.error_file
-        if evidence.error_line:
-            where += f", line {evidence.error_line}"
-        if evidence.error_column:
-            where += f", column {evidence.error_column}"
-        return Outcome.PARSE_ERROR, _first_line(error) + (f" ({where})" if where else "")
+        return Outcome.PARSE_ERROR, _first_line(error) + _where(evidence)
     return (
         Outcome.INCOMPLETE,
         f"ansible-playbook ended with {evidence.rc} and no recap{_words(evidence)}",

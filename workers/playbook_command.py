@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher.errors import DispatcherError
+from workers.requirements import search_paths
 from workers.run_dir import JobSpec, RunDir
 
 #: Variables of the node's own environment that a playbook may see.
@@ -81,13 +82,7 @@ def prepare(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> Pla
         OSError: a file cannot be written.
     """
     playbook = _playbook(run_dir, spec)
-    private = (run_dir.private, run_dir.private / "runner", _home(run_dir), _temporary(run_dir))
-    for directory in (*private, run_dir.artifacts):
-        directory.mkdir(mode=0o700, exist_ok=True)
-    run_dir.control.parent.mkdir(mode=0o700, exist_ok=True)
-    if os.lstat(run_dir.control.parent).st_uid != os.geteuid():
-        raise CannotStart("internal", f"{run_dir.control.parent} belongs to somebody else")
-    run_dir.control.mkdir(mode=0o700)
+    made = prepare_private(run_dir, spec, inherited)
     options = [f"--inventory={_inventory(run_dir, spec)}", *_selection(spec)]
     variables = {**spec.extra_vars, **spec.secret_vars}
     if variables:
@@ -100,7 +95,23 @@ def prepare(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> Pla
         options.append(f"--forks={int(spec.forks)}")
     if spec.verbosity:
         options.append("-" + "v" * min(int(spec.verbosity), 6))
-    return PlaybookCommand(playbook, tuple(options), environment(run_dir, spec, inherited))
+    return PlaybookCommand(playbook, tuple(options), made)
+
+
+def prepare_private(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> dict[str, str]:
+    """Make the private directories; the environment of what is run in them.
+
+    Raises:
+        CannotStart, OSError: see :func:`prepare`.
+    """
+    private = (run_dir.private, run_dir.private / "runner", _home(run_dir), _temporary(run_dir))
+    for directory in (*private, run_dir.artifacts):
+        directory.mkdir(mode=0o700, exist_ok=True)
+    run_dir.control.parent.mkdir(mode=0o700, exist_ok=True)
+    if os.lstat(run_dir.control.parent).st_uid != os.geteuid():
+        raise CannotStart("internal", f"{run_dir.control.parent} belongs to somebody else")
+    run_dir.control.mkdir(mode=0o700)
+    return environment(run_dir, spec, inherited)
 
 
 def environment(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -131,6 +142,7 @@ def environment(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) ->
             _ssh_arguments(run_dir, spec),
         ),
         "MAX_EVENT_RES": str(MAX_RESULT_CHARACTERS),
+        **search_paths(run_dir.project),
     }
 
 
@@ -169,14 +181,23 @@ def _inventory(run_dir: RunDir, spec: JobSpec) -> Path:
         path = run_dir.inventory / "hosts"
         _write(path, spec.inventory or "")
         return path
-    found = _inside(run_dir.project, spec.inventory_path)
+    return inventory_in_project(run_dir, spec)
+
+
+def inventory_in_project(run_dir: RunDir, spec: JobSpec) -> Path:
+    """The inventory that ``inventory_path`` names.
+
+    Raises:
+        CannotStart: it is not there, or leads out of the project.
+    """
+    found = _inside(run_dir.project, spec.inventory_path or "")
     if found is None:
         raise CannotStart(
             "inventory", f"inventory {spec.inventory_path!r} leads out of the project"
         )
     if not found.exists():
         raise CannotStart("inventory", f"inventory {spec.inventory_path!r} is not in the project")
-    return run_dir.project / spec.inventory_path
+    return run_dir.project / str(spec.inventory_path)
 
 
 def _inside(tree: Path, name: str) -> Path | None:

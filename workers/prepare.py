@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from dispatcher import logs
-from dispatcher.db.node_rows import JobInput
+from dispatcher.db.node_rows import JobHosts, JobInput
+from dispatcher.domain.host_pattern import PatternError
+from dispatcher.domain.inventory import InventoryError
 from dispatcher.domain.outcome import Outcome
+from dispatcher.domain.status import Kind
 from dispatcher.errors import NotFound, RunDirectoryError, SecretsUnreadable
 from dispatcher.secrets import Cipher
 from dispatcher.settings import Settings
@@ -54,6 +57,8 @@ class Preparer:
         cache: where unpacked content is.
         cipher: decrypts secret variables.
         pool: the threads.
+        render: the inventory of a job whose hosts are in the tables, and its limit, by name of
+            column.
         on_prepared: called when a run is ready, or has a verdict.
     """
 
@@ -64,6 +69,7 @@ class Preparer:
         cache: ContentCache,
         cipher: Cipher,
         pool: ThreadPoolExecutor,
+        render: Callable[[JobHosts], Mapping[str, Any]],
         on_prepared: Callable[[Run], None],
     ) -> None:
         self._settings = settings
@@ -71,6 +77,7 @@ class Preparer:
         self._cache = cache
         self._cipher = cipher
         self._pool = pool
+        self._render = render
         self._on_prepared = on_prepared
         self._lease_file = lease_file.lease_path(settings.data_dir)
         self._closing = threading.Event()
@@ -107,12 +114,20 @@ class Preparer:
         """
         try:
             run.directory.wipe_secrets()  # what an earlier try may have half filled
-            if job_input.bundle_digest is None:
-                return Verdict(Outcome.PROJECT, "the job names no content")
-            self._cache.copy(job_input.bundle_digest, run.directory.project)
-            run.directory.write_job(self._spec(run, job_input.columns))
+            columns = dict(job_input.columns)
+            if columns["kind"] != Kind.PROJECT_UPDATE:
+                if job_input.bundle_digest is None:
+                    return Verdict(Outcome.PROJECT, _no_content(columns))
+                self._cache.copy(job_input.bundle_digest, run.directory.project)
+            if job_input.hosts is not None:
+                columns |= self._render(job_input.hosts)
+            elif columns["kind"] == Kind.PLAYBOOK and _lost_inventory(columns):
+                return Verdict(Outcome.INVENTORY, "the job's inventory was deleted")
+            run.directory.write_job(self._spec(run, columns))
         except SQLAlchemyError:
             raise
+        except (InventoryError, PatternError) as error:
+            return Verdict(Outcome.INVENTORY, f"the inventory cannot be used: {error}")
         except SecretsUnreadable as error:
             return Verdict(Outcome.CREDENTIALS, str(error))
         except (UnsafeBundle, NotFound) as error:
@@ -143,5 +158,29 @@ class Preparer:
             prompt_timeout=settings.prompt_timeout,
             stop_grace=settings.stop_grace,
             spool_quota_bytes=settings.spool_quota_bytes,
+            kind=columns["kind"],
+            project=_project(columns),
+            scm_key_file=str(settings.scm_key_file or ""),
+            max_unpacked=settings.max_bundle_unpacked_bytes,
             **{name: columns[name] for name in _AS_THEY_ARE},
         )
+
+
+def _project(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """What a project update fetches; empty for a job without a project."""
+    if columns["scm_type"] is None:
+        return {}
+    names = ("scm_type", "scm_url", "local_path", "scm_branch")
+    return {"id": columns["project_id"] or 0, **{name: columns[name] for name in names}}
+
+
+def _lost_inventory(columns: Mapping[str, Any]) -> bool:
+    return columns["inventory"] is None and columns["inventory_path"] is None
+
+
+def _no_content(columns: Mapping[str, Any]) -> str:
+    place = columns["scm_url"] or columns["local_path"]
+    if not place:
+        return "the job names no content"
+    branch = columns["scm_branch"]
+    return f"there is no successful update of {place}" + (f" at {branch!r}" if branch else "")

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from dispatcher import clock
 from dispatcher.errors import RunDirectoryError
-from workers.durable import sync_directory, write_durably
+from workers.durable import draft_of, sync_directory, write_durably
 from workers.outcome import Evidence, Tolerances
 from workers.run_records import JobSpec as JobSpec
 from workers.run_records import Result as Result
@@ -45,6 +45,8 @@ class RunDir:
         self.artifacts = path / "artifacts"
         #: Extra vars, HOME and temporary files of the playbook.
         self.private = path / "private"
+        #: What an update found: bundle or listing, until it is stored.
+        self.update = path / "update"
         #: What a supervisor writes to stdout and stderr: nothing, unless it breaks.
         self.log = path / "supervisor.log"
         #: SSH control sockets: outside, because the name of a socket is short.
@@ -215,17 +217,24 @@ class RunDir:
         except (KeyError, TypeError) as error:
             raise RunDirectoryError(f"{self.path}/result.json: {error}") from error
 
-    def wipe_secrets(self) -> None:
+    def wipe_secrets(self, *, keep_update: bool = False) -> None:
         """Remove all that may hold a secret; spool, result and signs of life stay.
+
+        Args:
+            keep_update: what an update found stays too: the agent stores it first.
 
         ``job.json`` keeps what is no secret. Safe to call again, and after a crash in the middle.
         """
+        # a kill between writing and renaming leaves the draft, with everything in it
+        draft_of(self.path / "job.json").unlink(missing_ok=True)
         if (self.path / "job.json").exists():
             spec = self.read_job()
             bare = replace(spec, inventory=None, extra_vars={}, secret_vars={}, masked=())
             self._write_json("job.json", asdict(bare))
         for tree in (self.private, self.artifacts, self.project, self.inventory, self.control):
             remove_tree(tree)
+        if not keep_update:
+            remove_tree(self.update)
 
     def remove(self) -> None:
         """Remove the whole directory: renamed away first, so that nobody finds half of it."""

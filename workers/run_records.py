@@ -25,6 +25,10 @@ class JobSpec:
         stop_grace: seconds between SIGTERM and SIGKILL.
         spool_quota_bytes: spooled but not shipped bytes at which the playbook is paused.
         known_hosts: the node's file of SSH host keys; empty: ``known_hosts`` in the data directory.
+        kind: ``playbook``, ``project_update`` or ``inventory_update``.
+        project: what a project update fetches: ``id`` and the columns of ``job_project``.
+        scm_key_file: the node's SSH key for git; empty: none.
+        max_unpacked: most bytes of a project's files.
     """
 
     job_id: int
@@ -55,6 +59,10 @@ class JobSpec:
     stop_grace: float = 10.0
     spool_quota_bytes: int = 1_000_000_000
     known_hosts: str = ""
+    kind: str = "playbook"
+    project: Mapping[str, Any] = field(default_factory=dict)
+    scm_key_file: str = ""
+    max_unpacked: int = 1_000_000_000
 
     @property
     def tolerances(self) -> Tolerances:
@@ -86,6 +94,7 @@ class Result:
         artifacts: ``set_stats`` data; that of single hosts under ``_per_host``.
         events_total: the count of the spool's end record.
         started, finished: ISO 8601, wall clock of the node.
+        update: what an update found: ``revision`` and ``bundle_digest``.
     """
 
     job_id: int
@@ -97,3 +106,4 @@ class Result:
     spool_bytes: int
     started: str
     finished: str
+    update: dict[str, Any] = field(default_factory=dict)

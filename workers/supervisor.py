@@ -11,6 +11,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from workers.playbook_command import CannotStart, prepare
 from workers.pty_child import Hooks
 from workers.run_dir import JobSpec, Result, RunDir, SupervisorRecord
 from workers.spool import SpoolError, SpoolWriter
+from workers.update_run import run_update
 from workers.watch import Watch
 from workers.wrapper import Board
 
@@ -78,6 +80,7 @@ class Supervision:
         self._started_at = clock.boottime()
         self._board = Board()
         self._fault: tuple[str, str] = ("", "")
+        self._found: dict[str, Any] = {}
         self._status = ""
         self._spooled = 0
         self._spool_failed = False
@@ -132,6 +135,9 @@ class Supervision:
     def _play(self, spec: JobSpec) -> None:
         try:
             self._watch.tick()
+            if spec.kind != "playbook":
+                self._update(spec)
+                return
             command = prepare(self._run_dir, spec, dict(os.environ))
             self._watch.tick()
             if self._watch.stop is not None:
@@ -151,6 +157,20 @@ class Supervision:
         except Exception as error:
             traceback.print_exc()
             self._fault = ("internal", f"{type(error).__name__}: {error}")
+
+    def _update(self, spec: JobSpec) -> None:
+        """An update instead of a playbook: another program, the same watch and events."""
+        self._found = run_update(
+            self._run_dir,
+            spec,
+            dict(os.environ),
+            board=self._board,
+            hooks=Hooks(self._watch.output, self._watch.tick),
+            on_child=self._watch.attach,
+            on_event=self._take,
+        )
+        if "error" in self._found and self._watch.stop is None:
+            self._fault = (str(self._found.get("stage", "project")), str(self._found["error"]))
 
     # -- events
 
@@ -183,7 +203,7 @@ class Supervision:
     # -- the end
 
     def _finish(self, spec: JobSpec) -> None:
-        evidence = self._evidence()
+        evidence = replace(self._evidence(), kind=spec.kind)
         self._reserve.unlink(missing_ok=True)
         if evidence.stop or evidence.fault_stage or evidence.survivors:
             words = decide(evidence, spec.tolerances).explanation
@@ -194,8 +214,8 @@ class Supervision:
         except SpoolError:
             traceback.print_exc()
         try:
-            self._run_dir.wipe_secrets()
-        except OSError:
+            self._run_dir.wipe_secrets(keep_update=True)
+        except (OSError, RunDirectoryError):
             traceback.print_exc()  # the agent tries again, before the job is final
         self._run_dir.write_result(
             Result(
@@ -208,6 +228,7 @@ class Supervision:
                 spool_bytes=self._spool.offset,
                 started=self._started.isoformat(),
                 finished=clock.now().isoformat(),
+                update=self._found,
             )
         )
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, text
 from dispatcher.broker.messages import Dispatch, Manager, Owed, wake
 from dispatcher.db import job_moves
 from dispatcher.db.change import raise_counter
+from dispatcher.db.workflow_rows import skip_undecided
 from dispatcher.db.workflow_touches import touch_workflows, touch_workflows_of
 from dispatcher.domain.status import Kind, Status
 from dispatcher.errors import NotCancelable, NotFound
@@ -43,6 +44,8 @@ def cancel_job(connection: Connection, job_id: int) -> CancelResult:
     owed = Owed()
     if canceled.status is Status.CANCELED:
         owed += wake(Manager.TASK)
+        if canceled.kind == Kind.WORKFLOW:
+            skip_undecided(connection, [job_id])
         if touch_workflows_of(connection, [job_id]):
             owed += wake(Manager.WORKFLOW)
     elif canceled.kind == Kind.WORKFLOW:

@@ -100,8 +100,9 @@ async def _database_error(request: Request, error: Exception) -> JSONResponse:
         log.warning("statement_gave_up", code=code)
         return answer(503, {"detail": "the database is busy"}, _retry(_RETRY_AFTER))
     if isinstance(error, DataError):
-        log.warning("value_refused_by_database", code=code)
-        return answer(400, {"detail": "a value is out of range"})
+        # what is known to lead here is checked as a field before (tests: test_odd_values.py)
+        log.warning("value_refused_by_database", error=logs.in_short(error))
+        return answer(400, {"detail": "a value of this request cannot be stored or compared"})
     return unexpected(request, error)
 
 

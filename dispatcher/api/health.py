@@ -37,15 +37,16 @@ class Readiness(BaseModel):
 
 
 def look(services: Services) -> dict[str, str]:
-    """Try database, schema and broker."""
+    """Try database, schema and broker; note whether the schema may be written to."""
     found = {"database": "ok", "schema": "ok", "broker": "ok"}
     try:
         with services.reading() as connection:
             check_schema(connection)
+        services.unfit = ""
     except Unavailable as error:
         found |= {"database": str(error), "schema": "not known"}
     except SchemaError as error:
-        found["schema"] = str(error)
+        found["schema"] = services.unfit = str(error)
     if not services.publisher.warm():
         found["broker"] = "not reachable"
     return found

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Engine
 from dispatcher.api.followers import Followers
 from dispatcher.broker.publish import Publisher
 from dispatcher.db.engine import reading, transaction, unavailable_when_away
+from dispatcher.errors import Unavailable
 from dispatcher.secrets import Cipher
 from dispatcher.settings import Settings
 
@@ -24,6 +25,7 @@ class Services:
     Attributes:
         followers: wakes the open event streams.
         cipher: encrypts secret variables.
+        unfit: why nothing may be written, as the role's last look at the schema found; else empty.
     """
 
     settings: Settings
@@ -31,15 +33,26 @@ class Services:
     publisher: Publisher
     followers: Followers
     cipher: Cipher
+    unfit: str = ""
+
+    def check_writable(self) -> None:
+        """Refuse to write to a schema that this code does not go with.
+
+        Raises:
+            Unavailable: the last look at the schema said so.
+        """
+        if self.unfit:
+            raise Unavailable(self.unfit, retry_after=60)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A transaction on the pool.
 
         Raises:
-            Unavailable: the database is away, no connection came free in time, or the outcome of
-                the commit is unknown.
+            Unavailable: the database is away, no connection came free in time, the outcome of
+                the commit is unknown, or the schema does not fit.
         """
+        self.check_writable()
         with unavailable_when_away(), transaction(self.engine) as connection:
             yield connection
 

@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from psycopg2 import ProgrammingError
+from psycopg2.extensions import make_dsn
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from dispatcher import server_urls
+from dispatcher.db.watchdog import WatchedConnection, bounded
 from dispatcher.errors import ConfigurationError, Unavailable
 from dispatcher.settings import Settings
 
@@ -42,6 +46,7 @@ def make_engine(
     pool_size: int = 1,
     pool_timeout: float = 5.0,
     unacknowledged: float = 20.0,
+    watched: bool = False,
 ) -> Engine:
     """An engine with a pool of fixed size; nothing is connected yet.
 
@@ -51,14 +56,18 @@ def make_engine(
         pool_size: most connections; none beyond it is ever opened.
         pool_timeout: seconds to wait for a free one.
         unacknowledged: seconds after which a server whose machine does not answer counts as away.
+        watched: whether each wait for a frozen server has a bound (dispatcher/db/watchdog.py).
     """
-    url = make_url(database_url(settings)).set(drivername="postgresql+psycopg2")
+    given = server_urls.database_url(database_url(settings))
+    url = make_url(given).set(drivername="postgresql+psycopg2")
+    _check_parameters(url)
     engine = create_engine(
         url,
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=pool_timeout,
         pool_pre_ping=True,
+        hide_parameters=True,  # or an error's text shows extra vars and inventories
         connect_args={
             "application_name": application_name[:60],
             "connect_timeout": 5,
@@ -67,10 +76,24 @@ def make_engine(
             "keepalives_count": 3,
             "tcp_user_timeout": int(unacknowledged * 1000),
             "target_session_attrs": "read-write",
+            **({"connection_factory": WatchedConnection} if watched else {}),
         },
     )
     event.listen(engine, "before_cursor_execute", _with_time_outs, retval=True)
     return engine
+
+
+def _check_parameters(url: URL) -> None:
+    """Refuse what libpq would not understand, before the first connection.
+
+    Raises:
+        ConfigurationError: says what; shows no value.
+    """
+    try:
+        make_dsn(**url.get_dialect()().create_connect_args(url)[1])
+    except (ArgumentError, ProgrammingError, ValueError) as error:
+        words = str(error).strip().splitlines()[0]
+        raise ConfigurationError(f"DISPATCHER_DATABASE_URL: {words}") from None
 
 
 @contextmanager
@@ -85,6 +108,7 @@ def transaction(
     """One transaction with its time-outs (seconds); commits when the block ends without error."""
     with (
         engine.connect().execution_options(isolation_level=isolation) as connection,
+        bounded(connection, statement_timeout),
         connection.begin(),
     ):
         connection.execute(
@@ -121,9 +145,12 @@ def reading(
     prefix = _TIME_OUTS.format(
         statement=int(statement_timeout * 1000), lock=int(lock_timeout * 1000)
     )
-    with engine.connect().execution_options(
-        isolation_level="AUTOCOMMIT", time_outs=prefix
-    ) as connection:
+    with (
+        engine.connect().execution_options(
+            isolation_level="AUTOCOMMIT", time_outs=prefix
+        ) as connection,
+        bounded(connection, statement_timeout),
+    ):
         yield connection
 
 

@@ -217,3 +217,14 @@ def store_result(
             "playbook": playbook_outcome,
         },
     )
+
+
+def store_revision(connection: Connection, job_id: int, *, revision: str, digest: str) -> None:
+    """What a project update found: jobs that start from now on run it."""
+    connection.execute(
+        text(
+            "UPDATE job_project SET revision = :revision, bundle_digest = :digest"
+            " WHERE job_id = :job"
+        ),
+        {"job": job_id, "revision": revision, "digest": digest},
+    )

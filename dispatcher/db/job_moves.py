@@ -48,7 +48,7 @@ def start(connection: Connection, rows: Sequence[StartRow]) -> list[Started]:
             UPDATE job SET status = 'waiting', dispatch_id = v.dispatch_id, node_id = v.node_id,
                 instance_group_id = v.group_id, waiting_since = dispatcher_now(),
                 submitted_at = dispatcher_now(), submissions = 1, queued_on_node = false,
-                pending_reason = NULL
+                blocker = job.pending_reason ->> 'code', pending_reason = NULL
             FROM unnest(CAST(:jobs AS bigint[]), CAST(:dispatches AS uuid[]),
                         CAST(:nodes AS bigint[]), CAST(:groups AS bigint[]))
                 AS v(job_id, dispatch_id, node_id, group_id), node

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from dispatcher.db.change import raise_counter
 from dispatcher.domain.status import Status
 
 Pair = tuple[int, UUID]
@@ -53,7 +54,11 @@ def renew_lease(connection: Connection, *, node_id: int, epoch: int) -> Renewed 
 
 
 def leave(connection: Connection, *, node_id: int, epoch: int) -> bool:
-    """Give the lease up in order: nothing runs on the node any more."""
+    """Give the lease up in order: nothing runs on the node any more.
+
+    Returns:
+        Whether it was ours to give up; the TaskManager is to be woken then.
+    """
     moved = connection.execute(
         text(
             "UPDATE node_lease SET state = 'left', renewed_at = dispatcher_now()"
@@ -61,6 +66,8 @@ def leave(connection: Connection, *, node_id: int, epoch: int) -> bool:
         ),
         {"node": node_id, "epoch": epoch},
     )
+    if moved.rowcount:
+        raise_counter(connection)  # reasons of pending jobs name this node
     return moved.rowcount == 1
 
 
@@ -164,19 +171,42 @@ def canceled_among(connection: Connection, pairs: Sequence[Pair]) -> set[UUID]:
 
 
 @dataclass(frozen=True)
+class JobHosts:
+    """Which hosts of a stored inventory a job gets.
+
+    Attributes:
+        revision: of the inventory that ``lock_keys`` were resolved from.
+        lock_keys: empty: nothing is locked.
+        slice_number: 0: not a slice.
+    """
+
+    inventory_id: int
+    revision: int
+    lock_keys: tuple[str, ...]
+    limit: str
+    slice_number: int
+    slice_count: int
+
+
+@dataclass(frozen=True)
 class JobInput:
     """What a claimed job runs.
 
     Attributes:
         waited: seconds from its creation to the claim.
-        columns: ``job_input`` by column name.
+        blocker: the code of its last pending reason; None when it was started without one.
+        columns: ``job_input`` by column name, and ``kind``, ``project_id``, ``scm_type``,
+            ``scm_url``, ``local_path``, ``scm_branch`` of the job.
+        hosts: where its inventory is, when that is in the tables.
     """
 
     job_id: int
     dispatch_id: UUID
     bundle_digest: str | None
     waited: float
+    blocker: str | None
     columns: Mapping[str, Any]
+    hosts: JobHosts | None = None
 
 
 def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput]:
@@ -186,9 +216,13 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
     rows = connection.execute(
         text(
             """
-            SELECT job.dispatch_id, job.bundle_digest,
-                EXTRACT(epoch FROM job.started - job.created) AS waited, job_input.*
+            SELECT job.dispatch_id, job.bundle_digest, job.blocker,
+                EXTRACT(epoch FROM job.started - job.created) AS waited, job_input.*,
+                job.kind, job.project_id, scm_type, scm_url, local_path, scm_branch,
+                job.inventory_id, job.inventory_revision, job.lock_keys, job.slice_number,
+                job.slice_count
             FROM job JOIN job_input ON job_input.job_id = job.id
+            LEFT JOIN job_project ON job_project.job_id = job.id
             WHERE job.id = ANY(:jobs)
             """
         ),
@@ -197,16 +231,35 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
     inputs = []
     for row in rows.mappings():
         columns = dict(row)
+        hosts = _job_hosts(columns)
         inputs.append(
             JobInput(
+                hosts=hosts,
                 job_id=columns.pop("job_id"),
                 dispatch_id=columns.pop("dispatch_id"),
                 bundle_digest=columns.pop("bundle_digest"),
                 waited=float(columns.pop("waited") or 0),
+                blocker=columns.pop("blocker"),
                 columns=columns,
             )
         )
     return inputs
+
+
+def _job_hosts(columns: dict[str, Any]) -> JobHosts | None:
+    """Takes what says where the hosts are out of the columns."""
+    inventory_id = columns.pop("inventory_id")
+    revision = columns.pop("inventory_revision")
+    hosts = JobHosts(
+        inventory_id=inventory_id or 0,
+        revision=revision or 0,
+        lock_keys=tuple(columns.pop("lock_keys")),
+        limit=columns["limit_pattern"],
+        slice_number=columns.pop("slice_number"),
+        slice_count=columns.pop("slice_count"),
+    )
+    brings_its_own = columns["inventory"] is not None or columns["inventory_path"] is not None
+    return None if inventory_id is None or brings_its_own else hosts
 
 
 def arrays(pairs: Sequence[Pair]) -> dict[str, Any]:

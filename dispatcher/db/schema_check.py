@@ -10,11 +10,13 @@ from typing import Final
 
 from sqlalchemy import Connection, inspect, text
 
-from dispatcher import CODE_VERSION
+from dispatcher import CODE_VERSION, clock
 from dispatcher.errors import SchemaError
 
 #: The schema version that this code needs at least.
 SCHEMA_VERSION: Final = 2
+#: Seconds between two looks of a role that is at work.
+LOOK_EVERY: Final = 60.0
 
 
 def check_schema(connection: Connection) -> None:
@@ -34,3 +36,30 @@ def check_schema(connection: Connection) -> None:
         raise SchemaError(
             f"the schema needs code version {min_code}, this is {CODE_VERSION}: upgrade this machine"
         )
+
+
+class SchemaWatch:
+    """Looks again now and then: a migration may have raised what the schema needs of the code.
+
+    Args:
+        every: seconds between two looks; the first one is due at once.
+    """
+
+    def __init__(self, every: float = LOOK_EVERY) -> None:
+        self._every = every
+        self._looked_at = float("-inf")
+
+    @property
+    def due(self) -> bool:
+        """Whether the last look that found a schema that fits was long enough ago."""
+        return clock.monotonic() - self._looked_at >= self._every
+
+    def look(self, connection: Connection) -> None:
+        """Check the schema when that is due.
+
+        Raises:
+            SchemaError: it does not fit.
+        """
+        if self.due:
+            check_schema(connection)
+            self._looked_at = clock.monotonic()

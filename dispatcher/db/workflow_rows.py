@@ -191,3 +191,16 @@ def insert_slices(
             for number in range(1, count + 1)
         ],
     )
+
+
+def skip_undecided(connection: Connection, workflow_ids: Sequence[int]) -> None:
+    """No node of these workflows that has no job will ever run: they were canceled unbegun."""
+    if workflow_ids:
+        connection.execute(
+            text(
+                "UPDATE workflow_node SET do_not_run = true"
+                " WHERE workflow_job_id = ANY(CAST(:ids AS bigint[]))"
+                " AND job_id IS NULL AND start_failure = '' AND NOT do_not_run"
+            ),
+            {"ids": list(workflow_ids)},
+        )

@@ -91,6 +91,10 @@ class Inventory:
         """The variables of each host as Ansible would see them, those of its groups included."""
         return _HostVariables(self)
 
+    def own_variables(self, host: str) -> Mapping[str, Any]:
+        """The variables of a host itself, without those of its groups."""
+        return self._own_variables.get(host, {})
+
     def variable(self, host: str, name: str, default: Any = None) -> Any:
         """One variable of one host, as in :attr:`hostvars`, without building them all."""
         own = self._own_variables.get(host, {})

@@ -70,7 +70,11 @@ timezone = 'UTC'
 log_timezone = 'UTC'
 log_checkpoints = off
 log_line_prefix = '%m [%p] %a '
-log_min_duration_statement = 5s
+# Statements and the DETAIL of errors hold extra vars and inventories: neither is written.
+log_error_verbosity = terse
+log_min_error_statement = panic
+log_min_duration_statement = -1
+log_statement = none
 lc_messages = 'C'
 default_text_search_config = 'pg_catalog.simple'
 """

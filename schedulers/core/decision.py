@@ -77,11 +77,37 @@ TaskDecision = Start | Begin | Block | Hold | Fail | Strike
 
 
 @dataclass(frozen=True, slots=True)
+class NewProjectUpdate:
+    """An update of a project at a branch."""
+
+    project_id: int
+    branch: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewInventoryUpdate:
+    """An update from an inventory source; ``after``: the update of its project that it waits for."""
+
+    source_id: int
+    after: int | NewProjectUpdate | None = None
+
+
+NewUpdate = NewProjectUpdate | NewInventoryUpdate
+
+
+@dataclass(frozen=True, slots=True)
 class LinkDependencies:
-    """DependencyManager: the job's own dependencies are known; it may be considered."""
+    """DependencyManager: the job's own dependencies are known; it may be considered.
+
+    Attributes:
+        depends_on: updates that are there already.
+        updates: updates that are to be launched; equal ones, also of other jobs of the batch, are
+            one job.
+    """
 
     job_id: int
     depends_on: tuple[int, ...] = ()
+    updates: tuple[NewUpdate, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,14 +71,15 @@ def _go_on(workflow: WorkflowJob) -> Iterator[WorkflowDecision]:
     nodes = {node.id: node for node in _in_order(workflow.nodes)}
     graph = Graph.of(list(nodes), workflow.edges)
     found = graph.evaluate(
-        {node.id: _state(node) for node in nodes.values()},
-        {node.id for node in nodes.values() if node.must_converge},
+        {node_id: _state(node) for node_id, node in nodes.items()},
+        {node_id for node_id, node in nodes.items() if node.must_converge},
     )
     lost = {
         node_id: f"The {_WORDS[nodes[node_id].spawns]} of this node was deleted."
         for node_id in found.lost
     }
-    yield from _spawn(workflow.id, nodes, graph, found)
+    if found.run:
+        yield from _spawn(workflow.id, nodes, graph, found)
     for node_id in sorted(found.skip):
         yield SkipNode(workflow.id, node_id)
     for node_id in sorted(found.lost):
@@ -107,11 +108,11 @@ def _spawn(
 
 
 def _state(node: WorkflowNode) -> State:
-    if node.do_not_run:
-        return State.SKIPPED
-    if node.start_failure:
-        return State.FAILED
     if node.job is None:
+        if node.do_not_run:
+            return State.SKIPPED
+        if node.start_failure:
+            return State.FAILED
         return State.LOST if node.lost else State.OPEN
     if node.job.status not in FINAL:
         return State.ACTIVE

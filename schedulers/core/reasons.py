@@ -160,6 +160,7 @@ _WHY: Final = {
     "left": "the node has left",
     "removed": "the node was removed",
     "not_claimed": "it was not claimed there in time",
+    "inventory_moved": "its inventory has changed since its hosts were locked",
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from dispatcher.domain.status import Kind, Status
 
@@ -113,14 +115,77 @@ class World:
 
 @dataclass(frozen=True, slots=True)
 class UnprocessedJob:
-    """A candidate of the DependencyManager: pending, its dependencies not known yet."""
+    """A candidate of the DependencyManager: pending, its dependencies not known yet.
+
+    Attributes:
+        project_id, branch: what it runs from; None: nothing.
+        inventory_id: whose sources may have to be updated; of a playbook job.
+        source_id: of an inventory update.
+    """
 
     id: int
     kind: Kind
+    project_id: int | None = None
+    branch: str = ""
+    inventory_id: int | None = None
+    source_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ChildJob:
+class Updates:
+    """What is known of the updates of one thing: a project at a branch, or an inventory source.
+
+    Attributes:
+        active: the newest one that is pending, waiting or running and not to be canceled.
+        last_status, last_age: of the one that finished last; seconds since then. None: there is
+            none.
+        ever: one was successful, and what it found is still there.
+    """
+
+    active: int | None = None
+    last_status: Status | None = None
+    last_age: float | None = None
+    ever: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectRule:
+    """When a project is to be updated."""
+
+    update_on_launch: bool
+    cache_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRule:
+    """When an inventory source is to be updated, and the project (at its branch) it is a file of."""
+
+    id: int
+    project_id: int
+    branch: str
+    update_on_launch: bool
+    cache_timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateWorld:
+    """Everything that unprocessed jobs may depend on, read with them.
+
+    Attributes:
+        projects, sources: rules, by id.
+        sources_of: inventory → its sources, in order of id.
+        project_updates: by (project id, branch).
+        source_updates: by source id.
+    """
+
+    projects: Mapping[int, ProjectRule] = field(default_factory=dict)
+    sources: Mapping[int, SourceRule] = field(default_factory=dict)
+    sources_of: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    project_updates: Mapping[tuple[int, str], Updates] = field(default_factory=dict)
+    source_updates: Mapping[int, Updates] = field(default_factory=dict)
+
+
+class ChildJob(NamedTuple):
     """The job that a workflow node stands for.
 
     Attributes:
@@ -137,8 +202,8 @@ class ChildJob:
     expired: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowNode:
+# a tuple: a look at every workflow makes ten thousand, and a frozen dataclass takes thrice as long
+class WorkflowNode(NamedTuple):
     """One step of a workflow job; ``job`` is None until it is spawned.
 
     Attributes:

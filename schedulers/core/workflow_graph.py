@@ -9,42 +9,47 @@ from __future__ import annotations
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import IntEnum
 from typing import Final, Generic, TypeVar
 
 NodeT = TypeVar("NodeT", bound=Hashable)
 Edge = tuple[NodeT, NodeT, str]
-
-_SUCCESS: Final = 1
-_FAILURE: Final = 2
-#: Which ends of its parent an edge follows, as bits.
-KINDS: Final = {"success": _SUCCESS, "failure": _FAILURE, "always": _SUCCESS | _FAILURE}
-#: Most nodes of a path that are named.
-_NAMED: Final = 20
 
 
 class GraphError(Exception):
     """A graph that cannot be walked: it has a cycle."""
 
 
-class State(Enum):
-    """What a node is at before it is evaluated."""
+class State(IntEnum):
+    """What a node is at before it is evaluated.
 
-    #: no job yet
-    OPEN = "open"
-    #: no job yet, and what it would spawn was deleted
-    LOST = "lost"
-    #: its job has not ended
-    ACTIVE = "active"
-    SUCCESSFUL = "successful"
-    #: its job failed, was in error or canceled, or could not be made
-    FAILED = "failed"
+    The values of decided states are what they show to their children: the ends that edges follow,
+    as bits.
+    """
+
     #: it will never run
-    SKIPPED = "skipped"
+    SKIPPED = 0
+    SUCCESSFUL = 1
+    #: its job failed, was in error or canceled, or could not be made
+    FAILED = 2
+    #: no job yet
+    OPEN = 4
+    #: no job yet, and what it would spawn was deleted
+    LOST = 5
+    #: its job has not ended
+    ACTIVE = 6
 
 
-#: What a decided node shows to its children: the bit that edges are compared with.
-_LEADS: Final = {State.SUCCESSFUL: _SUCCESS, State.FAILED: _FAILURE, State.SKIPPED: 0}
+#: Kind of an edge → the states of its parent that it follows.
+KINDS: Final[Mapping[str, int]] = {
+    "success": int(State.SUCCESSFUL),
+    "failure": int(State.FAILED),
+    "always": State.SUCCESSFUL | State.FAILED,
+}
+_LAST_DECIDED: Final = State.FAILED
+_FAILED: Final = int(State.FAILED)
+#: Most nodes of a path that are named.
+_NAMED: Final = 20
 
 
 @dataclass(frozen=True)
@@ -89,12 +94,15 @@ class Graph(Generic[NodeT]):
         """
         parents: dict[NodeT, dict[NodeT, int]] = {}
         handled: dict[NodeT, int] = {}
+        place = {node: number for number, node in enumerate(nodes)}
+        in_order = True
         for parent, child, kind in edges:
             kinds = KINDS[kind]
             known = parents.setdefault(child, {})
             known[parent] = known.get(parent, 0) | kinds
             handled[parent] = handled.get(parent, 0) | kinds
-        order = _order(nodes, parents)
+            in_order = in_order and place[parent] < place[child]
+        order = nodes if in_order else _order(nodes, parents)
         if len(order) < len(nodes):
             cycle = _cycle(nodes, parents, set(order))
             raise GraphError(f"cycle: {path_words(cycle)}")
@@ -111,30 +119,30 @@ class Graph(Generic[NodeT]):
                 run once all parents are decided and one of them leads there (ANY).
         """
         # node → what it shows to its children; a node that is not in it is not decided
-        shows = {node: _LEADS[state] for node, state in states.items() if state in _LEADS}
+        shows: dict[NodeT, int] = {n: s for n, s in states.items() if s <= _LAST_DECIDED}
         run, lost, skip = [], [], []
         for node in self.order:
             state = states[node]
-            if state is not State.OPEN and state is not State.LOST:
+            if state != State.OPEN and state != State.LOST:
                 continue
             runs = self._turn(node, shows, node in must_converge)
             if runs is None:
                 continue
             if not runs:
-                shows[node] = _LEADS[State.SKIPPED]
+                shows[node] = State.SKIPPED
                 skip.append(node)
-            elif state is State.LOST:
-                shows[node] = _LEADS[State.FAILED]
+            elif state == State.LOST:
+                shows[node] = State.FAILED
                 lost.append(node)
             else:
                 run.append(node)
-        failed = [n for n in self.order if shows.get(n) == _FAILURE]
+        failed = [n for n in self.order if shows.get(n) == _FAILED]
         return Evaluation(
             run=tuple(run),
             lost=tuple(lost),
             skip=tuple(skip),
             done=len(shows) == len(self.order),
-            unhandled=tuple(n for n in failed if not self.handled.get(n, 0) & _FAILURE),
+            unhandled=tuple(n for n in failed if not self.handled.get(n, 0) & _FAILED),
         )
 
     def _turn(self, node: NodeT, shows: Mapping[NodeT, int], converge: bool) -> bool | None:

@@ -6,16 +6,23 @@ A snapshot may be stale: a row that somebody else moved is left out of the batch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from uuid import uuid4
+from typing import Final
+from uuid import UUID, uuid4
 
 from psycopg2.extras import Json
 from sqlalchemy import Connection, text
 
+from dispatcher import logs
 from dispatcher.broker.messages import Dispatch, Manager, Owed
 from dispatcher.db import job_moves, quarantine
 from dispatcher.db.workflow_touches import touch_workflows, touch_workflows_of
 from schedulers.core.decision import Begin, Fail, Reason, Start, Strike
 from schedulers.passes.manager_pass import Applied
+
+log = logs.get(__name__)
+
+#: Jobs named in one record, at most: a batch has up to a thousand.
+SAID_AT_ONCE: Final = 100
 
 
 def start_jobs(connection: Connection, decisions: Sequence[Start]) -> Applied:
@@ -24,8 +31,25 @@ def start_jobs(connection: Connection, decisions: Sequence[Start]) -> Applied:
         connection,
         [job_moves.StartRow(d.job_id, uuid4(), d.node_id, d.instance_group_id) for d in decisions],
     )
+    say_of("jobs start", [(s.job_id, s.dispatch_id, s.node) for s in started])
     owed = Owed(starts=tuple(Dispatch(s.job_id, s.dispatch_id, s.node) for s in started))
     return Applied(owed, {"start": len(started)})
+
+
+def say_of(words: str, moved: Sequence[tuple[int, UUID, str]], **more: object) -> None:
+    """One record about a batch of jobs, the first of them by their ids.
+
+    Args:
+        words: what happens to them once the transaction is committed.
+        moved: (job id, dispatch id, node name).
+        more: further facts about all of them.
+    """
+    if moved:
+        jobs = [
+            {"job_id": job_id, "dispatch_id": str(dispatch_id), "node": node}
+            for job_id, dispatch_id, node in moved[:SAID_AT_ONCE]
+        ]
+        log.info(words, count=len(moved), jobs=jobs, **more)
 
 
 def begin_jobs(connection: Connection, decisions: Sequence[Begin]) -> Applied:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from dispatcher import logs
 from dispatcher.broker.messages import Dispatch, Manager, Owed, wake
 from dispatcher.db import job_moves
 from dispatcher.domain.outcome import Outcome
@@ -23,8 +24,10 @@ from schedulers.core.decision import (
     SetNodeState,
     Watch,
 )
-from schedulers.passes.apply import ended
+from schedulers.passes.apply import ended, say_of
 from schedulers.passes.manager_pass import Applied
+
+log = logs.get(__name__)
 
 #: Idempotency keys live at least this long, and as long as their job is not final.
 KEYS_LIVE_HOURS: Final = 24
@@ -65,16 +68,19 @@ def watch_nodes(
 
 
 def _set_state(connection: Connection, decision: SetNodeState) -> int:
-    changed = connection.execute(
+    name = connection.execute(
         text(
-            "UPDATE node_lease SET state = :state"
-            " WHERE node_id = :node AND seq = :seq AND state <> :state"
+            "UPDATE node_lease SET state = :state FROM node"
+            " WHERE node.id = node_id AND node_id = :node AND seq = :seq AND state <> :state"
+            " RETURNING name"
         ),
         {"state": decision.state, "node": decision.node_id, "seq": decision.observed_seq},
-    ).rowcount
-    if changed:
-        RECOVERED.labels(decision.state).inc()
-    return changed
+    ).scalar_one_or_none()
+    if name is None:
+        return 0
+    RECOVERED.labels(decision.state).inc()
+    log.info("the state of a node changes", node=name, state=decision.state)
+    return 1
 
 
 def resubmit(connection: Connection, decisions: Sequence[Resubmit]) -> Applied:
@@ -94,6 +100,7 @@ def resubmit(connection: Connection, decisions: Sequence[Resubmit]) -> Applied:
     ).all()
     RESUBMISSIONS.inc(len(rows))
     RECOVERED.labels("resubmitted").inc(len(rows))
+    say_of("starts are submitted again", [(job, d, nodes[job]) for job, d in rows])
     starts = tuple(Dispatch(job_id, dispatch, nodes[job_id]) for job_id, dispatch in rows)
     return Applied(Owed(starts=starts), {"resubmit": len(rows)})
 
@@ -106,12 +113,22 @@ def give_back(connection: Connection, decisions: Sequence[Return]) -> Applied:
     returned = 0
     for alike in by_reason.values():
         reason = alike[0].reason
-        returned += len(
+        moved = set(
             job_moves.return_jobs(
                 connection,
                 reason={"code": reason.code, "data": dict(reason.data)},
                 dispatches=[(d.job_id, d.dispatch_id) for d in alike],
             )
+        )
+        returned += len(moved)
+        say_of(
+            "jobs return to pending",
+            [
+                (d.job_id, d.dispatch_id, str(d.reason.data.get("node", "")))
+                for d in alike
+                if d.job_id in moved
+            ],
+            reason=reason.code,
         )
     if not returned:
         return Applied()
@@ -125,6 +142,7 @@ def _key(reason: Reason) -> tuple[str, str]:
 
 def finish_lost(connection: Connection, decisions: Sequence[FinishLost]) -> Applied:
     """running → error (``node_lost``), past fencing; a canceled job ends canceled."""
+    lost = {d.job_id: d for d in decisions}
     finished = [
         done
         for d in sorted(decisions, key=lambda d: d.job_id)
@@ -143,6 +161,13 @@ def finish_lost(connection: Connection, decisions: Sequence[FinishLost]) -> Appl
     for done in finished:
         JOBS_FINISHED.labels(str(done.outcome)).inc()
         RECOVERED.labels("node_lost").inc()
+        log.info(
+            "a job is given up with its node",
+            job_id=done.job_id,
+            dispatch_id=str(lost[done.job_id].dispatch_id),
+            node=lost[done.job_id].node_name,
+            outcome=str(done.outcome),
+        )
     return ended(connection, [done.job_id for done in finished], {"finish_lost": len(finished)})
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from dispatcher.broker.messages import Dispatch, Manager, Owed, wake
 from dispatcher.db import job_moves, quarantine
+from dispatcher.db.workflow_rows import skip_undecided
 from dispatcher.db.workflow_touches import touch_workflows
 from dispatcher.domain.outcome import Outcome
 from dispatcher.domain.status import Kind, Status
@@ -73,7 +74,8 @@ def cancel_children(
 def _cancel(connection: Connection, job_ids: Sequence[int]) -> Applied:
     met = job_moves.cancel_jobs(connection, job_ids)
     canceled = [job_id for job_id, found in met.items() if found.status is Status.CANCELED]
-    running = {job_id: met[job_id] for job_id in met if job_id not in set(canceled)}
+    skip_undecided(connection, [i for i in canceled if met[i].kind == Kind.WORKFLOW])
+    running = {i: found for i, found in met.items() if found.status is not Status.CANCELED}
     nested = [job_id for job_id, found in running.items() if found.kind == Kind.WORKFLOW]
     touch_workflows(connection, nested)
     owed = Owed(cancels=_cancel_messages(connection, running))

@@ -21,7 +21,9 @@ from dispatcher import clock, logs
 from dispatcher.broker.celery_app import make_app
 from dispatcher.broker.messages import RUN_MANAGER, Manager, manager_payload, manager_queue
 from dispatcher.broker.publish import Publisher
+from dispatcher.db.clock_difference import measure_clock
 from dispatcher.db.engine import make_engine, transaction
+from dispatcher.db.schema_check import SchemaWatch
 from dispatcher.errors import LeaseLost
 from dispatcher.health import Health
 from dispatcher.settings import Settings
@@ -47,8 +49,9 @@ LONGEST_SLEEP: Final = 0.5
 class Leadership:
     """Whether this beat ticks: it leads, or nobody can tell because the database is away."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, schema: SchemaWatch | None = None) -> None:
         self._engine = engine
+        self._schema = schema or SchemaWatch()
         self._holder = Holder.of_this_process()
         self._lease: Lease | None = None
         self._due = 0.0
@@ -60,9 +63,16 @@ class Leadership:
         return self._lease is not None
 
     def ticks(self) -> bool:
-        """Renew or try to take the lease when that is due; whether to tick now."""
+        """Renew or try to take the lease when that is due; whether to tick now.
+
+        Raises:
+            SchemaError: a migration has made the schema one that this code does not go with.
+        """
         if clock.monotonic() >= self._due:
             try:
+                with transaction(self._engine) as connection:
+                    self._schema.look(connection)
+                    measure_clock(connection)
                 self._lease = self._renewed() or self._taken()
                 self.database_away = False
             except DBAPIError as error:
@@ -150,7 +160,8 @@ def run(settings: Settings) -> int:
     """Tick until told to end; the exit code.
 
     Raises:
-        ConfigurationError: a setting is missing, or the schema does not fit.
+        ConfigurationError: a setting is missing or not fit, or the schema does not fit, now or
+            later.
     """
     logs.configure(settings, role="beat")
     check_settings(settings)
@@ -159,11 +170,31 @@ def run(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: ending.set())
     engine = make_engine(settings, application_name="dispatcher beat")
-    if not await_schema(engine, health, ending.is_set):
-        return 0
     port = health.serve(settings.beat_metrics_port)
-    log.info("beat started", port=port or None)
-    leadership = Leadership(engine)
+    try:
+        if await_schema(engine, health, ending.is_set):
+            log.info("beat started", port=port or None)
+            tick_until(settings, Leadership(engine), health, ending)
+            log.info("beat stopped")
+    finally:
+        health.close()
+    return 0
+
+
+def tick_until(
+    settings: Settings, leadership: Leadership, health: Health, ending: threading.Event
+) -> None:
+    """Tick until a signal, then give the lease back.
+
+    Args:
+        settings: periods and broker.
+        leadership: whether to tick.
+        health: what is said of it.
+        ending: set when the signal has come already.
+
+    Raises:
+        SchemaError: a migration has made the schema one that this code does not go with.
+    """
     service = _service(settings, leadership, health)
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -171,12 +202,11 @@ def run(settings: Settings) -> int:
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    if not ending.is_set():
-        service.start()
-    leadership.release()
-    health.close()
-    log.info("beat stopped")
-    return 0
+    try:
+        if not ending.is_set():
+            service.start()
+    finally:
+        leadership.release()
 
 
 def _service(settings: Settings, leadership: Leadership, health: Health) -> Service:

@@ -48,11 +48,12 @@ class Control:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # one byte shared over forks: passes look at it between windows
-        self._flag = mmap.mmap(-1, 1)
+        # two bytes shared over forks: passes look at the first one between windows; the second
+        # one says that a child, or a child of one, found that this role must not go on
+        self._flags = mmap.mmap(-1, 2)
         self._children = [
             *(Child(str(manager), self._worker(manager)) for manager in Manager),
-            Child("timer", lambda: Timer(settings, self._stopping).run()),
+            Child("timer", lambda: Timer(settings, self._stopping, self._end_unfit).run()),
         ]
 
     def run(self) -> int:
@@ -66,19 +67,28 @@ class Control:
         for child in self._children:
             child.start()
         log.info("control started", managers=[str(manager) for manager in Manager])
-        while not self._told_to_end(timeout=0.5):
+        while not self._told_to_end(timeout=0.5) and not self._unfit():
             self._reap()
             for child in self._children:
                 if child.pid is None and clock.monotonic() >= child.due:
                     child.start()
         self._stop()
-        return 0
+        return 2 if self._unfit() else 0
 
     def _worker(self, manager: Manager) -> Callable[[], int]:
-        return lambda: manager_worker.run(self._settings, manager, self._stopping)
+        return lambda: manager_worker.run(self._settings, manager, self._stopping, self._end_unfit)
 
     def _stopping(self) -> bool:
-        return self._flag[0] != 0
+        return self._flags[0] != 0
+
+    def _unfit(self) -> bool:
+        return self._flags[1] != 0
+
+    def _end_unfit(self, error: ConfigurationError) -> None:
+        """Called in a child: say why, once, and have the parent end with code 2."""
+        if not self._unfit():
+            self._flags[1] = 1
+            log.error(str(error))
 
     def _check(self) -> int | None:
         """Wait for the database and check its schema, in a child; the code to exit with."""
@@ -119,7 +129,7 @@ class Control:
                     )
 
     def _stop(self) -> None:
-        self._flag[0] = 1
+        self._flags[0] = 1
         for child in self._children:
             child.signal(signal.SIGTERM)
         deadline = clock.monotonic() + STOP_SECONDS
@@ -131,6 +141,8 @@ class Control:
                 log.warning("killed: it did not end in time", child=child.name)
                 child.kill_group()
                 os.waitpid(child.pid, 0)
+        # the timer may have been killed by the signal in the middle of a look
+        Health(self._settings, "control").close()
         shutil.rmtree(os.environ.get("PROMETHEUS_MULTIPROC_DIR", ""), ignore_errors=True)
         log.info("control stopped")
 
@@ -142,8 +154,11 @@ class Control:
 
 def _check_schema(settings: Settings) -> int:
     engine = make_engine(settings, application_name="dispatcher control")
+    health = Health(settings, "control")
     try:
-        await_schema(engine, Health(settings, "control"), lambda: False)
+        # the timer serves it: a port that is taken must be known before any child is there
+        health.check_port(settings.control_metrics_port)
+        await_schema(engine, health, lambda: False)
     except ConfigurationError as error:
         log.error(str(error))
         return 2

@@ -22,6 +22,7 @@ from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.broker.publish import Publisher, Round
 from dispatcher.db.change import raise_counter
 from dispatcher.db.engine import transaction
+from dispatcher.db.schema_check import SchemaWatch
 from dispatcher.errors import LeaseLost
 from dispatcher.metrics import (
     MANAGER_DECISIONS,
@@ -179,6 +180,7 @@ class Runner:
         works: the work of each manager.
         stopping: whether the process was told to end.
         holder: made after the last fork.
+        schema: whether this code may still write.
     """
 
     settings: Settings
@@ -187,6 +189,7 @@ class Runner:
     works: Mapping[Manager, Work]
     stopping: Callable[[], bool] = lambda: False
     holder: Holder = field(default_factory=Holder.of_this_process)
+    schema: SchemaWatch = field(default_factory=SchemaWatch)
 
     def trigger(self, manager: Manager) -> str:
         """Run the manager, or leave a request with whoever is running it.
@@ -197,7 +200,13 @@ class Runner:
         Returns:
             The result of the last pass: ``busy``, ``complete``, ``fruitless``, ``budget``,
             ``lease_lost``.
+
+        Raises:
+            SchemaError: a migration has made the schema one that this code must not write to.
         """
+        if self.schema.due:
+            with transaction(self.engine) as connection:
+                self.schema.look(connection)
         deadline = clock.monotonic() + self.settings.manager_timeout
         manager_lease.request(self.engine, manager)
         result = "busy"

@@ -12,6 +12,7 @@ from dispatcher import logs
 from dispatcher.broker.celery_app import make_app, start_worker
 from dispatcher.broker.messages import RUN_MANAGER, Manager, is_trigger, manager_queue
 from dispatcher.db.engine import is_away
+from dispatcher.errors import ConfigurationError, SchemaError
 from dispatcher.metrics import MESSAGES_IGNORED
 from dispatcher.settings import Settings
 from schedulers.passes.children import die_with_parent
@@ -22,20 +23,30 @@ from schedulers.passes.works import make_runner
 log = logs.get(__name__)
 
 Stopping = Callable[[], bool]
+Unfit = Callable[[ConfigurationError], None]
 
 
-def run(settings: Settings, manager: Manager, stopping: Stopping) -> int:
+def run(settings: Settings, manager: Manager, stopping: Stopping, unfit: Unfit) -> int:
     """Consume the manager's queue until the process is told to end; the exit code."""
     return start_worker(
-        make_worker_app(settings, manager, stopping),
+        make_worker_app(settings, manager, stopping, unfit),
         queue=manager_queue(manager),
         name=f"{manager}@%h",
         pool="prefork",
     )
 
 
-def make_worker_app(settings: Settings, manager: Manager, stopping: Stopping) -> Celery:
-    """The application whose one task runs the manager in the worker's child process."""
+def make_worker_app(
+    settings: Settings, manager: Manager, stopping: Stopping, unfit: Unfit
+) -> Celery:
+    """The application whose one task runs the manager in the worker's child process.
+
+    Args:
+        settings: time limits, and what a pass needs.
+        manager: which one.
+        stopping: whether the process was told to end.
+        unfit: called when this code must not write to the database any more.
+    """
     app = make_app(settings, profile="worker")
     # past the budget the pass stops by itself; what does not stop within the grace is killed
     app.conf.task_time_limit = settings.manager_timeout + settings.manager_grace
@@ -52,16 +63,25 @@ def make_worker_app(settings: Settings, manager: Manager, stopping: Stopping) ->
         if not is_trigger(payload, manager):
             MESSAGES_IGNORED.labels(RUN_MANAGER).inc()
             return
-        trigger(runners[0], manager)
+        try:
+            trigger(runners[0], manager)
+        except SchemaError as error:
+            unfit(error)
 
     app.task(run_manager, name=RUN_MANAGER)
     return app
 
 
 def trigger(runner: Runner, manager: Manager) -> str:
-    """Run a manager; an error is logged here, and the next trigger tries again."""
+    """Run a manager; an error is logged here, and the next trigger tries again.
+
+    Raises:
+        SchemaError: the schema needs newer code: there must be no next trigger.
+    """
     try:
         return runner.trigger(manager)
+    except SchemaError:
+        raise
     except DBAPIError as error:
         if not is_away(error):
             log.exception("the pass failed", manager=str(manager))

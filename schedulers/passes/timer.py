@@ -7,6 +7,7 @@ even while the broker is away.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Collection
@@ -20,7 +21,10 @@ from dispatcher import clock, logs
 from dispatcher.broker.celery_app import make_app
 from dispatcher.broker.messages import Manager
 from dispatcher.broker.publish import Publisher
+from dispatcher.db.clock_difference import measure_clock
 from dispatcher.db.engine import make_engine, transaction
+from dispatcher.db.schema_check import SchemaWatch
+from dispatcher.errors import ConfigurationError
 from dispatcher.health import Health
 from dispatcher.settings import Settings
 from schedulers.passes.start import first_line
@@ -49,11 +53,24 @@ class Overdue:
 
 
 class Timer:
-    """The loop of the timer's process; one database connection."""
+    """The loop of the timer's process; one database connection.
 
-    def __init__(self, settings: Settings, stopping: Callable[[], bool]) -> None:
+    Args:
+        settings: periods, and what a pass needs.
+        stopping: whether the process was told to end.
+        unfit: called when control must end: its port is taken, or the schema needs newer code.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        stopping: Callable[[], bool],
+        unfit: Callable[[ConfigurationError], None],
+    ) -> None:
         self._settings = settings
         self._stopping = stopping
+        self._unfit = unfit
+        self._schema = SchemaWatch()
         self._engine = make_engine(settings, application_name="dispatcher control timer")
         self._publisher = Publisher(make_app(settings, profile="publisher"))
         self._health = Health(settings, "control")
@@ -65,13 +82,16 @@ class Timer:
 
     def run(self) -> int:
         """Look again and again until the process is told to end; the exit code."""
-        port = self._health.serve(self._settings.control_metrics_port)
-        if port:
-            log.info("serving health and metrics", port=port)
         shortest = min(self._settings.manager_period, self._settings.recovery_period)
-        while not self._stopping():
-            self.look()
-            clock.sleep(min(LOOK_EVERY, shortest / 2))
+        try:
+            port = self._health.serve(self._settings.control_metrics_port)
+            if port:
+                log.info("serving health and metrics", port=port)
+            while not self._stopping():
+                self.look()
+                clock.sleep(min(LOOK_EVERY, shortest / 2))
+        except ConfigurationError as error:
+            self._unfit(error)
         if self._child is not None:
             self._end_child(self._child)
         self._health.close()
@@ -88,13 +108,19 @@ class Timer:
             child.wait()
 
     def look(self) -> None:
-        """One look: health, overdue managers, triggers."""
+        """One look: health, schema, overdue managers, triggers.
+
+        Raises:
+            SchemaError: the schema needs newer code than this.
+        """
         missing: dict[str, str] = {}
         self._look_at_broker()
         if not self._broker_answers:
             missing["broker"] = "not reachable"
         try:
             with transaction(self._engine) as connection:
+                self._schema.look(connection)
+                measure_clock(connection)
                 late = overdue(connection)
         except DBAPIError as error:
             missing["database"] = "not reachable"
@@ -151,9 +177,20 @@ class Timer:
             log.warning("nobody takes the triggers", managers=sorted(managers))
         self._child_started = clock.monotonic()
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "schedulers.passes.app", "pass", *managers],
+            pass_command(managers),
+            # each short process would leave a set of files in the directory that control shares
+            env={k: v for k, v in os.environ.items() if k != "PROMETHEUS_MULTIPROC_DIR"},
             stdin=subprocess.DEVNULL,
         )
+
+
+def pass_command(managers: Collection[Manager]) -> list[str]:
+    """How passes are run in a process of their own, with this interpreter.
+
+    Where it was told not to import from the working directory, so is the child.
+    """
+    safe = ["-P"] if sys.flags.safe_path else []
+    return [sys.executable, *safe, "-m", "schedulers.passes.app", "pass", *managers]
 
 
 def overdue(connection: Connection) -> list[Overdue]:

@@ -40,7 +40,7 @@ log = logs.get(__name__)
 SWEEP_EVERY: Final = timedelta(minutes=10)
 #: Workflows of a window at least. Spawning and ending many costs as many statements as one, and
 #: jobs are started by another manager, so that small first windows would make nothing sooner.
-SMALLEST_WINDOW: Final = 500
+SMALLEST_WINDOW: Final = 2_000
 
 DecisionT = TypeVar("DecisionT")
 
@@ -128,10 +128,13 @@ class Workflows:
         """Write the decisions, and delete exactly the touches that they answer."""
         moves = [move for evaluated in decisions for move in evaluated.decisions]
         locked = apply_workflows.lock(connection, [e.workflow_id for e in decisions if e.decisions])
+        cancels = _only(CancelChild, moves)
+        # a nested workflow of this window may be canceled by it: it spawns nothing any more
+        going_on = locked.going_on - {cancel.job_id for cancel in cancels}
         applied = (
-            apply_workflows.cancel_children(connection, _only(CancelChild, moves), locked.ids)
+            apply_workflows.cancel_children(connection, cancels, locked.ids)
             + apply_workflows.expire(connection, _only(ExpireApproval, moves), locked.ids)
-            + spawn(connection, _only(Spawn, moves), locked.going_on)
+            + spawn(connection, _only(Spawn, moves), going_on)
             + apply_workflows.skip_nodes(connection, _only(SkipNode, moves), locked.ids)
             + apply_workflows.fail_nodes(connection, _only(FailNode, moves), locked.ids)
             + apply_workflows.finish(connection, _only(FinishWorkflow, moves), locked.ids)

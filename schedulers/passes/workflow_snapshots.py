@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy import Connection, text
 
@@ -19,6 +20,7 @@ _DUE = """
     WHERE pending.status = 'pending' AND pending.kind = 'approval'
       AND late.expires <= dispatcher_now()
 """
+_STATUSES = {str(status): status for status in Status}
 _ASIDE = "(quarantined_until IS NULL OR quarantined_until <= dispatcher_now())"
 _TOUCHED = f"""
     SELECT DISTINCT workflow_job_id
@@ -30,26 +32,34 @@ _RUNNING = f"""
     SELECT id FROM job WHERE status = 'running' AND kind = 'workflow' AND id > :behind
       AND {_ASIDE} ORDER BY 1 LIMIT :size
 """
+#: Columns of the workflow and of the child come first, then those of WorkflowNode in its order.
+_CHILD: Final = 7
 _NODES = """
-    SELECT n.workflow_job_id, n.id, n.identifier, n.do_not_run, n.spawns,
-        n.job_id IS NULL AND n.spawns <> 'approval'
-            AND coalesce(jt.id, wt.id, project.id, source.id) IS NULL,
-        n.all_parents_must_converge, n.start_failure, n.attempt,
-        child.id, child.status, child.cancel_requested, child.finished,
-        left_behind.job_id IS NOT NULL, coalesce(late.expires <= dispatcher_now(), false)
+    WITH gone AS (
+        SELECT wanted.* FROM (
+            SELECT DISTINCT spawns, template_id FROM workflow_node
+            WHERE workflow_job_id = ANY(CAST(:ids AS bigint[]))
+              AND job_id IS NULL AND spawns <> 'approval'
+        ) AS wanted
+        WHERE NOT CASE spawns
+            WHEN 'job_template' THEN EXISTS (SELECT FROM job_template WHERE id = template_id)
+            WHEN 'workflow_job_template'
+                THEN EXISTS (SELECT FROM workflow_job_template WHERE id = template_id)
+            WHEN 'project' THEN EXISTS (SELECT FROM project WHERE id = template_id)
+            ELSE EXISTS (SELECT FROM inventory_source WHERE id = template_id) END
+    )
+    SELECT n.workflow_job_id, child.id, child.status, child.cancel_requested, child.finished,
+        left_behind.job_id IS NOT NULL, coalesce(late.expires <= dispatcher_now(), false),
+        n.id, n.identifier, n.do_not_run, NULL, n.spawns,
+        n.job_id IS NULL AND gone.spawns IS NOT NULL,
+        n.all_parents_must_converge, n.start_failure, n.attempt
     FROM workflow_node AS n
     LEFT JOIN job AS child ON child.id = n.job_id
     LEFT JOIN job_result AS left_behind
         ON left_behind.job_id = n.job_id AND left_behind.artifacts <> '{}'
     LEFT JOIN approval AS late ON late.job_id = n.job_id
-    LEFT JOIN job_template AS jt
-        ON n.spawns = 'job_template' AND jt.id = n.template_id AND n.job_id IS NULL
-    LEFT JOIN workflow_job_template AS wt
-        ON n.spawns = 'workflow_job_template' AND wt.id = n.template_id AND n.job_id IS NULL
-    LEFT JOIN project
-        ON n.spawns = 'project' AND project.id = n.template_id AND n.job_id IS NULL
-    LEFT JOIN inventory_source AS source
-        ON n.spawns = 'inventory_source' AND source.id = n.template_id AND n.job_id IS NULL
+    LEFT JOIN gone
+        ON gone.spawns = n.spawns AND coalesce(gone.template_id, 0) = coalesce(n.template_id, 0)
     WHERE n.workflow_job_id = ANY(CAST(:ids AS bigint[]))
 """
 _EDGES = """
@@ -104,14 +114,16 @@ def read_workflows(connection: Connection, ids: Sequence[int]) -> dict[int, Work
         ).all()
     )
     nodes: dict[int, list[WorkflowNode]] = defaultdict(list)
-    for row in connection.execute(text(_NODES), {"ids": list(running)}):
-        workflow, id, identifier, skipped, spawns, lost, converge, failure, attempt = row[:9]
-        child = None if row[9] is None else ChildJob(row[9], Status(row[10]), *row[11:])
-        nodes[workflow].append(
-            WorkflowNode(id, identifier, skipped, child, spawns, lost, converge, failure, attempt)
-        )
+    for row in connection.execute(text(_NODES), {"ids": list(running)}).all():
+        node = WorkflowNode._make(row[_CHILD:])
+        if row[1] is not None:
+            child_id, status, *child = row[1:_CHILD]
+            node = node._replace(job=ChildJob(child_id, _STATUSES[status], *child))
+        nodes[row[0]].append(node)
     edges: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
-    for workflow, parent, below, kind in connection.execute(text(_EDGES), {"ids": list(running)}):
+    for workflow, parent, below, kind in connection.execute(
+        text(_EDGES), {"ids": list(running)}
+    ).all():
         edges[workflow].append((parent, below, kind))
     return {
         id: WorkflowJob(id, cancel, tuple(nodes.get(id, ())), tuple(edges.get(id, ())))

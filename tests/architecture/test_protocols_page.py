@@ -12,7 +12,7 @@ from dispatcher import metrics
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocols.md").read_text()
 RULES = set(re.findall(r"^## (\d)\. ", PAGE, re.M)) | set(
-    re.findall(r"^- \*\*(\d\.\d)\b", PAGE, re.M)
+    re.findall(r"^- \*\*(\d\.\d+)\b", PAGE, re.M)
 )
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 
@@ -22,9 +22,9 @@ def citations() -> set[tuple[str, str]]:
     for package in ("dispatcher", "schedulers", "workers", "tests", "benchmarks"):
         for file in (ROOT / package).rglob("*.py"):
             for numbers in re.findall(
-                r"docs/protocols\.md\s+((?:\d(?:\.\d)?(?:, | and )?)+)", file.read_text()
+                r"docs/protocols\.md\s+((?:\d(?:\.\d+)?(?:, | and )?)+)", file.read_text()
             ):
-                for number in re.findall(r"\d(?:\.\d)?", numbers):
+                for number in re.findall(r"\d(?:\.\d+)?", numbers):
                     found.add((number, str(file.relative_to(ROOT))))
     return found
 

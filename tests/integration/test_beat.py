@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import signal
+import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import redis
+import requests
 from sqlalchemy import Engine, create_engine, text
 
 from dispatcher import health
 from dispatcher.broker.celery_app import KEY_PREFIX
 from dispatcher.broker.messages import Manager
+from dispatcher.db.schema_check import SchemaWatch
+from dispatcher.errors import SchemaError
+from dispatcher.health import Health
 from dispatcher.settings import Settings
 from schedulers.passes import beat
+from tests.nodes import free_port
 from tests.roles import Role, role
 from tests.waiting import wait_until
 
@@ -177,3 +184,44 @@ def test_a_role_without_a_database_url_is_one_line_and_code_2(settings: Settings
             assert started.wait() == 2
             assert started.log.splitlines()[0].startswith("DISPATCHER_DATABASE_URL: not set")
             assert "Traceback" not in started.log
+
+
+def test_a_beat_whose_metrics_port_is_taken_says_so_and_stops(settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with role(settings.model_copy(update={"beat_metrics_port": port}), "beat") as started:
+            assert started.wait() == 2
+            (line,) = started.log.splitlines()
+            assert line.startswith(f"DISPATCHER_BEAT_METRICS_PORT: 127.0.0.1:{port}: ")
+
+
+def test_a_beat_that_a_migration_has_left_behind_stops_and_gives_its_lease_back(
+    settings: Settings, engine: Engine
+) -> None:
+    leadership = beat.Leadership(engine, SchemaWatch(every=0))
+    assert leadership.ticks()
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE schema_info SET min_code = 1000"))
+    said = Health(settings, "beat")
+    with pytest.raises(SchemaError, match="needs code version 1000"):
+        beat.tick_until(settings, leadership, said, threading.Event())
+    assert leader(engine) is None
+
+
+def test_a_beat_measures_its_machines_clock(settings: Settings) -> None:
+    port = free_port()
+    with role(settings.model_copy(update={"beat_metrics_port": port}), "beat"):
+
+        def difference() -> float | None:
+            try:
+                lines = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=5).text
+            except requests.ConnectionError:
+                return None
+            (value,) = [
+                line.split()[1]
+                for line in lines.splitlines()
+                if line.startswith("dispatcher_clock_difference_seconds ")
+            ]
+            return float(value) or None  # 0 until it was measured
+
+        assert abs(wait_until(difference)) < 5

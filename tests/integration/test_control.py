@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import signal
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +24,7 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.settings import Settings
 from tests.factories import make_job, make_node
 from tests.passes import changed, statuses, submitted
-from tests.roles import Role, children_of, is_alive, role
+from tests.roles import ROOT, Role, children_of, is_alive, role
 from tests.waiting import wait_until
 
 
@@ -91,6 +94,7 @@ def test_every_manager_runs_once_control_is_up_and_a_wake_up_starts_jobs(
         assert control.wait(8) == 0
         assert not [pid for pid in descendants if is_alive(pid)]
         assert "Traceback" not in control.log
+    assert health.read(quiet.data_dir, "control") is None, "what has ended is not ready"
     assert not list((quiet.data_dir / "metrics").iterdir())
 
 
@@ -187,6 +191,11 @@ def test_jobs_are_started_while_the_broker_is_away_and_after_it_came_back(
         launch(engine)
         wait_until(lambda: statuses(engine) == {"waiting": 1}, timeout=40)
         assert "Traceback" not in control.log
+        before = passes(engine)
+        wait_until(lambda: passes(engine)["task"] > before["task"], timeout=40)
+        shared = (settings.data_dir / "metrics").glob("control-*/*.db")
+        owners = {int(file.stem.rpartition("_")[2]) for file in shared}
+        assert owners <= {control.pid, *children_of(control.pid)}, "no files of short children"
         own_valkey.start()
         launch(engine)
         wait_until(lambda: statuses(engine) == {"waiting": 2}, timeout=40)
@@ -231,7 +240,7 @@ def test_health_and_metrics_of_all_children_are_served_on_one_port(
                 )
                 for m in Manager
                 for p in ("lock", "load", "plan", "apply", "commit", "submit", "total")
-            )
+            ) and any(line.startswith("dispatcher_clock_difference_seconds ") for line in lines)
 
         wait_until(metrics)
 
@@ -282,6 +291,50 @@ def test_a_control_that_finds_no_database_waits_and_can_be_ended(quiet: Settings
         control.signal(signal.SIGTERM)
         assert control.wait(5) == 0
         assert "Traceback" not in control.log
+
+
+def test_a_control_whose_metrics_port_is_taken_says_so_and_stops(quiet: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with role(quiet.model_copy(update={"control_metrics_port": port}), "control") as control:
+            assert control.wait() == 2
+            assert f"DISPATCHER_CONTROL_METRICS_PORT: 127.0.0.1:{port}: " in control.log
+            assert len(control.log.splitlines()) == 1
+    assert health.read(quiet.data_dir, "control") is None
+
+
+def test_a_control_that_a_migration_has_left_behind_stops(engine: Engine, quiet: Settings) -> None:
+    """A new pool process looks at once; one that is at work looks once a minute."""
+    with role(quiet, "control") as control:
+        wait_until(lambda: all_ran(engine), timeout=40)
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE schema_info SET min_code = 1000"))
+        before = passes(engine)
+        for pid in pool_children(control):
+            os.kill(pid, signal.SIGKILL)
+
+        def ended() -> bool:
+            publisher(quiet).trigger(Manager.TASK, "test")
+            return control.process.poll() is not None
+
+        wait_until(ended, timeout=40)
+        assert control.wait() == 2
+        assert control.log.count("the schema needs code version 1000") == 1
+        assert passes(engine) == before
+    assert health.read(quiet.data_dir, "control") is None
+
+
+def test_passes_without_messages_are_run_as_safely_as_their_role() -> None:
+    words = "from schedulers.passes.timer import pass_command as c; print(c(['task'])[1:])"
+    for flags, expected in ((["-P"], ["-P", "-m"]), ([], ["-m"])):
+        said = subprocess.run(
+            [sys.executable, *flags, "-c", words],
+            env={"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert ast.literal_eval(said.stdout) == [*expected, "schedulers.passes.app", "pass", "task"]
 
 
 def test_a_pass_by_hand_names_unknown_managers(settings: Settings) -> None:

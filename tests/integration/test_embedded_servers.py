@@ -221,6 +221,26 @@ def test_a_cluster_of_another_major_version_is_refused(
         server.start()
 
 
+def test_the_server_writes_no_values_into_its_log(
+    server: EmbeddedPostgres, directory: Path
+) -> None:
+    url, secret = server.start(), "hunter22-sentinel"
+    query(url, "CREATE TABLE job_input (id int, vars text, CHECK (id > 0))")
+    for statement in (
+        f"INSERT INTO job_input VALUES (0, '{secret}')",  # DETAIL has the row
+        f"SELECT no_such_function('{secret}')",  # STATEMENT has it
+        f"DO $$ BEGIN PERFORM '{secret}'; RAISE division_by_zero; END $$",
+    ):
+        with pytest.raises(psycopg2.Error):
+            query(url, statement)
+    query(url, f"SELECT pg_sleep(0.01), '{secret}'")
+    written = (directory / "server.log").read_text()
+    assert "violates check constraint" in written
+    assert secret not in written
+    for name, value in (("log_min_duration_statement", "-1"), ("log_statement", "none")):
+        assert query(url, f"SHOW {name}") == (value,)
+
+
 def test_a_server_that_does_not_start_says_why(server: EmbeddedPostgres, directory: Path) -> None:
     server.start()
     server.stop()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,6 +14,7 @@ import pytest
 from sqlalchemy import Engine, func, select, text, update
 
 from dispatcher.db import tables as t
+from dispatcher.db.job_moves import cancel
 from dispatcher.settings import Settings
 from tests.factories import make_job
 from tests.nodes import (
@@ -95,6 +98,57 @@ def test_a_refused_renewal_kills_the_playbooks_and_the_agent_comes_back_under_a_
 
     wait_until(lambda: lease() == (2, "alive"))
     assert "lease was refused" in node.log()
+
+
+STAY = """
+import os, signal, sys
+def parent(pid):
+    return int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+pid = os.getpid()
+while b"workers.preload" not in open(f"/proc/{parent(pid)}/cmdline", "rb").read():
+    pid = parent(pid)
+os.kill(pid, signal.SIGSTOP)
+open(sys.argv[1], "w").close()
+"""
+
+
+def test_a_refused_renewal_kills_at_once_what_is_being_stopped_with_a_grace(
+    settings: Settings, engine: Engine
+) -> None:
+    """ansible-playbook has stopped itself, so that only the end of the ladder would end it."""
+    node = NodeUnderTest(settings, stop_grace=20.0, node_lost_margin=35.0, node_lost_after=95.0)
+    node.start("worker")
+    try:
+        node_id = node.wait_registered(engine)
+        play = f"""
+- hosts: all
+  gather_facts: false
+  tasks:
+    - debug: {{msg: before}}
+    - command: {sys.executable} {{{{ playbook_dir }}}}/stay.py {node.data_dir}/stays
+"""
+        with engine.begin() as connection:
+            job_id, dispatch_id = waiting_job(
+                connection, node_id, {"site.yml": play, "stay.py": STAY}
+            )
+        node.hand_over((job_id, dispatch_id))
+        wait_until((node.data_dir / "stays").exists, what="a stopped playbook", timeout=60)
+        with engine.begin() as connection:
+            assert cancel(connection, job_id)
+        wait_until(lambda: "stop requested" in node.log())
+        with engine.begin() as connection:
+            connection.execute(update(t.node_lease).values(state="lost"))
+        assert wait_final(engine, job_id).status == "canceled"
+        assert leftovers.find(str(dispatch_id)) == []
+        took = said_at(node, "supervisor killed") - said_at(node, "lease was refused")
+        assert took.total_seconds() < 1
+    finally:
+        node.kill()
+
+
+def said_at(node: NodeUnderTest, words: str) -> datetime:
+    (line,) = [line for line in node.log().splitlines() if words in line]
+    return datetime.fromisoformat(line.split()[0])
 
 
 def test_rows_and_directories_that_do_not_go_together_are_settled_at_the_start(

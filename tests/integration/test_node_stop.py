@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, select, text
 
+from dispatcher import health
 from dispatcher import settings as settings_module
+from dispatcher.broker.messages import Manager
 from dispatcher.db import tables as t
+from dispatcher.db.change import raise_counter
 from dispatcher.settings import Settings
-from tests.factories import make_node
+from tests.factories import make_job, make_node
 from tests.nodes import NodeUnderTest, counters, job_row, paced, started_job, wait_final
+from tests.passes import runner
 from tests.waiting import wait_until
 from workers import leftovers
 from workers.run_dir import RunDir
@@ -59,6 +64,18 @@ def test_settings_under_which_fencing_would_not_hold_are_refused(
     nodes.append(node)
     assert node.start("worker").wait(60) == 2
     assert "DISPATCHER_NODE_LOST_MARGIN" in node.log()
+
+
+def test_a_metrics_port_that_is_taken_is_refused_and_the_worker_stops(
+    settings: Settings, nodes: list[NodeUnderTest]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        node = NodeUnderTest(settings, worker_metrics_port=port)
+        nodes.append(node)
+        assert node.start("worker").wait(60) == 2
+    (line,) = node.log().splitlines()
+    assert f"DISPATCHER_WORKER_METRICS_PORT: 127.0.0.1:{port}: " in line
 
 
 def running_job(node: NodeUnderTest, engine: Engine, gate: Path) -> tuple[int, RunDir]:
@@ -160,3 +177,43 @@ def test_a_schema_that_is_missing_stops_the_worker(
     nodes.append(node)
     assert node.start("worker").wait(60) == 2
     assert "dispatcher migrate" in node.log()
+
+
+def test_what_is_pending_hears_of_a_node_that_has_left(
+    settings: Settings, engine: Engine, nodes: list[NodeUnderTest]
+) -> None:
+    node = NodeUnderTest(settings)
+    nodes.append(node)
+    gate = node.data_dir / "gate"
+    running_job(node, engine, gate)
+    assert node.process is not None
+    node.process.send_signal(signal.SIGTERM)
+    wait_until(lambda: lease_state(engine) == ("alive", False), what="no more jobs are taken")
+    with engine.begin() as connection:
+        pending = make_job(connection)
+        raise_counter(connection)
+    with runner(settings) as passes:
+        # takes the wake-ups up to here along: the next one is the leaving node's
+        assert passes.trigger(Manager.TASK) == "complete"
+        before = job_row(engine, pending).pending_reason
+        gate.touch()
+        assert node.process.wait(60) == 0
+        assert lease_state(engine) == ("left", False)
+        assert passes.trigger(Manager.TASK) == "complete"
+    assert job_row(engine, pending).pending_reason != before
+
+
+def test_a_lease_that_cannot_be_given_up_does_not_spoil_the_end(
+    settings: Settings, engine: Engine, nodes: list[NodeUnderTest]
+) -> None:
+    node = NodeUnderTest(settings)
+    nodes.append(node)
+    node.start("agent")
+    node.wait_registered(engine)
+    with engine.begin() as connection:
+        connection.execute(text("ALTER TABLE node_lease ADD CHECK (state <> 'left') NOT VALID"))
+    assert node.stop() == 0
+    assert "left to lapse" in node.log()
+    assert "the agent ends" in node.log()
+    assert health.read(node.data_dir, "worker") is None
+    assert "Traceback" not in node.log()

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import Connection, Engine, text
+from structlog.testing import capture_logs
 
 from dispatcher.broker.messages import Manager
 from dispatcher.db import job_moves
@@ -151,6 +152,43 @@ def test_running_jobs_of_a_lost_node_end_as_node_lost_and_canceled_ones_as_cance
     assert job_row(engine, canceled).status == "canceled"
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT workflow_job_id FROM workflow_touch")) == workflow
+
+
+def test_the_log_names_jobs_and_nodes_that_recovery_acted_on(
+    engine: Engine, settings: Settings, running: Runner
+) -> None:
+    with changed(engine) as connection:
+        node_id = make_node(connection)
+        again = make_job(connection, status="waiting", node_id=node_id)
+        age(connection, again, settings.submission_grace + 1)
+        late = make_job(connection, status="waiting", node_id=node_id)
+        age(connection, late, settings.waiting_limit + 1)
+        lost = make_job(connection, status="running", node_id=node_id)
+    dispatches = {id_: str(job_row(engine, id_).dispatch_id) for id_ in (again, late, lost)}
+
+    def named(job_id: int) -> dict[str, object]:
+        return {"job_id": job_id, "dispatch_id": dispatches[job_id], "node": "n1"}
+
+    with capture_logs() as logged:
+        running.trigger(RECOVERY)
+        for _ in range(lost_at(settings.node_lost_after) + 1):
+            tick(engine, running)
+    said = {}
+    for record in logged:
+        if record["log_level"] == "info":
+            said.setdefault(record["event"], []).append(record)
+    (repeated,) = said["starts are submitted again"]
+    assert (repeated["count"], repeated["jobs"]) == (1, [named(again)])
+    returned = said["jobs return to pending"][0]
+    assert (returned["count"], returned["jobs"], returned["reason"]) == (
+        1,
+        [named(late)],
+        "returned",
+    )
+    states = [(r["node"], r["state"]) for r in said["the state of a node changes"]]
+    assert states == [("n1", "suspect"), ("n1", "lost")]
+    (given_up,) = said["a job is given up with its node"]
+    assert given_up.items() >= {**named(lost), "outcome": "node_lost"}.items()
 
 
 def test_a_node_that_renews_between_look_and_write_keeps_its_state(engine: Engine) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import psycopg2
 import pytest
 from sqlalchemy import Engine, event, text
+from structlog.testing import capture_logs
 
 from dispatcher import settings as settings_module
 from dispatcher.broker.messages import Manager
@@ -51,9 +52,16 @@ def test_pending_jobs_wait_on_a_node_that_has_their_message(
     with changed(engine) as connection:
         make_node(connection, "n1")
         jobs = {make_job(connection) for _ in range(5)}
-    assert running.trigger(TASK) == "complete"
+    with capture_logs() as logged:
+        assert running.trigger(TASK) == "complete"
     assert statuses(engine) == {"waiting": 5}
     (pairs,) = submitted(settings, "n1")
+    (said,) = [record for record in logged if record["event"] == "jobs start"]
+    assert said["count"] == 5
+    assert {(j["job_id"], j["node"]) for j in said["jobs"]} == {(j, "n1") for j in jobs}
+    assert {(j["job_id"], j["dispatch_id"]) for j in said["jobs"]} == {
+        (job_id, str(dispatch)) for job_id, dispatch in pairs
+    }
     assert {job_id for job_id, _ in pairs} == jobs
     assert all(job_row(engine, job_id).dispatch_id == dispatch for job_id, dispatch in pairs)
 

@@ -13,7 +13,7 @@ from dispatcher.broker.messages import Manager
 from dispatcher.db.workflow_touches import touch_workflows, touch_workflows_of
 from dispatcher.settings import Settings
 from schedulers.core.decision import LinkDependencies
-from schedulers.core.snapshot import UnprocessedJob
+from schedulers.core.snapshot import UnprocessedJob, UpdateWorld
 from schedulers.passes import dependency_manager, workflow_manager
 from schedulers.passes.manager_pass import Runner
 from tests.factories import make_job, make_node
@@ -202,7 +202,7 @@ def test_each_job_gets_its_own_dependencies_and_none_that_has_failed(
             make_job(connection, dependencies_processed=False) for _ in range(3)
         )
 
-    def plan(jobs: Sequence[UnprocessedJob]) -> list[LinkDependencies]:
+    def plan(jobs: Sequence[UnprocessedJob], _: UpdateWorld) -> list[LinkDependencies]:
         wanted = {first: (update,), second: (failed,), third: ()}
         return [LinkDependencies(job.id, wanted[job.id]) for job in jobs]
 

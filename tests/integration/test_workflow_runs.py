@@ -295,6 +295,44 @@ def test_a_cancel_reaches_the_innermost_workflow(engine: Engine, running: Runner
     assert touches(engine) == 0
 
 
+def test_a_workflow_that_never_began_is_canceled_with_all_of_its_nodes(
+    engine: Engine, running: Runner
+) -> None:
+    with transaction(engine) as connection:
+        inner = make_template(connection, "inner", [asks("x")])
+        outer = make_template(connection, "outer", [nests("n", inner)])
+    first, second = launched(engine, outer), launched(engine, outer)
+    with transaction(engine) as connection:
+        cancel_job(connection, first)
+    assert nodes_of(engine, first)["n"].do_not_run
+    for manager in (Manager.TASK, WORKFLOW):
+        running.trigger(manager)
+    with transaction(engine) as connection:
+        cancel_job(connection, second)
+    nested = nodes_of(engine, second)["n"].job_id
+    assert job_row(engine, nested).status == "pending"
+    running.trigger(WORKFLOW)
+    settle(running)
+    assert statuses(engine) == {"canceled": 3}
+    assert nodes_of(engine, nested)["x"].do_not_run
+
+
+def test_a_nested_workflow_that_begins_while_it_is_canceled_from_outside_spawns_nothing(
+    engine: Engine, running: Runner
+) -> None:
+    with transaction(engine) as connection:
+        inner = make_template(connection, "inner", [asks("x")])
+        outer = make_template(connection, "outer", [nests("n", inner)])
+    workflow = launched(engine, outer)
+    for manager in (Manager.TASK, WORKFLOW, Manager.TASK):
+        running.trigger(manager)
+    with transaction(engine) as connection:
+        cancel_job(connection, workflow)
+    running.trigger(WORKFLOW)  # both are in its window
+    settle(running)
+    assert statuses(engine) == {"canceled": 2}
+
+
 def test_a_workflow_that_is_canceled_between_plan_and_apply_spawns_nothing(
     engine: Engine, running: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

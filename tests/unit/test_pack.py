@@ -48,7 +48,7 @@ _TREES = st.dictionaries(
 
 
 @given(files=_TREES, mtime=st.integers(0, 2**31), mode=st.sampled_from([0o600, 0o644, 0o664]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_equal_content_has_an_equal_digest_whatever_times_modes_and_order_say(
     files: dict[str, bytes], mtime: int, mode: int
 ) -> None:

@@ -16,7 +16,7 @@ from schedulers.core.snapshot import ActiveJob, PendingJob, World
 from tests.unit.plan_oracle import oracle, summary, takers
 from tests.unit.planner_strategies import HOSTS, SEEDS, backlogs, worlds
 
-SOME = settings(max_examples=60, deadline=None)
+SOME = settings(max_examples=40, deadline=None)
 
 
 def _plan(world: World, jobs: list[PendingJob], limit: int = 0) -> list[TaskDecision]:
@@ -27,7 +27,7 @@ def _starts(decisions: list[TaskDecision]) -> list[Start]:
     return [decision for decision in decisions if isinstance(decision, Start)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(worlds(), backlogs(old=False))
 def test_young_jobs_are_decided_as_the_rules_say(world, jobs):
     verdicts = {decision.job_id: summary(decision) for decision in _plan(world, jobs)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -158,15 +157,15 @@ class Run:
                 case Spawn(_, id, attempt):
                     failure = "cannot" if id in self.unstartable else ""
                     job = None if failure else ChildJob(id, self.chance.choice(list(Status)[:3]))
-                    node = replace(self.nodes[id], job=job, start_failure=failure, attempt=attempt)
+                    node = self.nodes[id]._replace(job=job, start_failure=failure, attempt=attempt)
                     self.nodes[id] = node
                 case SkipNode(_, id):
-                    self.nodes[id] = replace(self.nodes[id], do_not_run=True)
+                    self.nodes[id] = self.nodes[id]._replace(do_not_run=True)
                 case FailNode(_, id, reason):
-                    self.nodes[id] = replace(self.nodes[id], start_failure=reason)
+                    self.nodes[id] = self.nodes[id]._replace(start_failure=reason)
                 case CancelChild(_, id):
-                    job = replace(self.nodes[id].job, cancel_requested=True)
-                    self.nodes[id] = replace(self.nodes[id], job=job)
+                    job = self.nodes[id].job._replace(cancel_requested=True)
+                    self.nodes[id] = self.nodes[id]._replace(job=job)
                 case FinishWorkflow():
                     self.finish = decision
 
@@ -177,9 +176,9 @@ class Run:
             status = self.chance.choice(sorted(FINAL))
             if self.canceled:
                 status = Status.CANCELED
-            self.nodes[node.id] = replace(node, job=replace(node.job, status=status))
+            self.nodes[node.id] = node._replace(job=node.job._replace(status=status))
         for id in self.lost:
-            self.nodes[id] = replace(self.nodes[id], lost=True)
+            self.nodes[id] = self.nodes[id]._replace(lost=True)
         return bool(open_)
 
     def told(self):

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import resource
 import stat
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dispatcher.errors import RunDirectoryError
+from workers.durable import draft_of, write_durably
 from workers.outcome import Evidence, Tolerances
 from workers.run_dir import JobSpec, Result, RunDir, SupervisorRecord
 
@@ -117,9 +121,47 @@ def test_wiping_leaves_no_secret_and_can_be_repeated(run_dir: RunDir) -> None:
         left = [path for path in run_dir.path.rglob("*") if path.is_file()]
         assert left == [run_dir.path / "job.json"]
         assert b"hunter22" not in left[0].read_bytes()
-        assert b"key" not in left[0].read_bytes().replace(b"host_key", b"")
+        assert b"key" not in left[0].read_bytes().replace(b"host_key", b"").replace(b"scm_key", b"")
     assert run_dir.spool.is_dir()
     assert run_dir.read_job().max_failed == "10%"
+
+
+def test_a_job_that_the_disk_refuses_leaves_no_secret_behind(run_dir: RunDir) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    large = replace(SPEC, secret_vars={"password": "hunter22" * 1000})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(RunDirectoryError, match=r"job\.json: File too large"):
+            run_dir.write_job(large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list(run_dir.path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_content_and_no_draft(run_dir: RunDir) -> None:
+    path = run_dir.path / "name"
+    (path / "in the way").mkdir(parents=True)
+    with pytest.raises(OSError, match="directory"):
+        write_durably(path, b"hunter22")
+    assert not draft_of(path).exists()
+    assert [each.name for each in path.iterdir()] == ["in the way"]
+
+
+@pytest.mark.parametrize("written", [None, "whole", "garbled"])
+def test_wiping_removes_the_draft_that_a_kill_has_left(
+    run_dir: RunDir, written: str | None
+) -> None:
+    if written is not None:
+        run_dir.write_job(SPEC)
+    if written == "garbled":
+        (run_dir.path / "job.json").write_text("{")
+    draft = draft_of(run_dir.path / "job.json")
+    draft.write_text('{"secret_vars": {"password": "hunter22"')
+    with pytest.raises(RunDirectoryError) if written == "garbled" else nullcontext():
+        run_dir.wipe_secrets()
+    assert not draft.exists()
+    left = [path.read_bytes() for path in run_dir.path.rglob("*") if path.is_file()]
+    assert all(b"hunter22" not in content for content in left)
 
 
 def test_removing_leaves_nothing_and_can_be_repeated(tmp_path: Path, run_dir: RunDir) -> None:

@@ -39,6 +39,13 @@ def test_environment_wins_over_file_and_options_over_both(
         ("DISPATCHER_NODE_NAME", "a b", "DISPATCHER_NODE_NAME: letters, digits"),
         ("DISPATCHER_HEARTBEAT", "100", "heartbeat must be at most"),
         ("DISPATCHER_MANAGER_LEASE", "5", "must be below manager_lease"),
+        ("DISPATCHER_MANAGER_GRACE", "8", "manager_statement_timeout must be below manager_grace"),
+        ("dispatcher_heartbeet", "1", "dispatcher_heartbeet: unknown setting"),
+        ("Dispatcher_Heartbeat", "soon", "DISPATCHER_HEARTBEAT: "),
+        ("dispatcher_config_file", "/nowhere.toml", "/nowhere.toml: no such file"),
+        ("DISPATCHER_BROKER_CA_FILE", "/nowhere.pem", "/nowhere.pem: No such file"),
+        ("DISPATCHER_BROKER_CA_FILE", "/", "/: Is a directory"),
+        ("DISPATCHER_BROKER_CA_FILE", __file__, "holds no certificates"),
         (
             "DISPATCHER_CONFIG_FILE",
             "/nowhere.toml",

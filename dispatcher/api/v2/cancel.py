@@ -5,10 +5,13 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from dispatcher import logs
 from dispatcher.actions.cancel import cancel_job
 from dispatcher.api.auth import CallerParameter
 from dispatcher.api.v2.jobs import JobId, state_of
 from dispatcher.errors import Unavailable
+
+log = logs.get(__name__)
 
 router = APIRouter(prefix="/api/v2/jobs", tags=["jobs"])
 
@@ -52,6 +55,11 @@ def post_cancel(caller: CallerParameter, job_id: JobId) -> dict[str, object]:
         state = state_of(caller, job_id)
         if not state.cancel_requested:
             raise
+        log.info("job_cancel_requested", job_id=job_id, status=str(state.status))
         return {"id": job_id, "status": str(state.status)}
+    where: dict[str, str] = {}
+    for dispatch in result.owed.cancels:  # at most one: a playbook that runs
+        where = {"dispatch_id": str(dispatch.dispatch_id), "node": dispatch.node}
+    log.info("job_cancel_requested", job_id=job_id, status=str(result.status), **where)
     caller.services.publisher.publish(result.owed)
     return {"id": job_id, "status": str(result.status)}

@@ -111,6 +111,7 @@ async def put_bundle(
     settings = caller.services.settings
     limits = store_content.Limits(settings.max_bundle_bytes, settings.max_bundle_unpacked_bytes)
     await to_thread.run_sync(caller.check)
+    caller.services.check_writable()
     stream = request.stream()
 
     def store() -> bool:

@@ -144,7 +144,11 @@ def _time(value: str) -> datetime:
         moment = datetime.fromisoformat(value.strip().replace(" ", "+") if "T" in value else value)
     except ValueError:
         raise ValueError("not a time (2026-01-31T12:00:00Z)") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    try:
+        # PostgreSQL refuses offsets of 16 hours and more, and their fractions of a second
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("out of range") from None
 
 
 def check_text(value: str) -> str:

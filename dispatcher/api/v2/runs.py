@@ -136,6 +136,7 @@ def post_run(
 ) -> Response:
     """The job is accepted when this is answered, whatever the broker does; it cannot be lost."""
     row, created, owed = _launch(caller, body.request(), idempotency_key)
+    log.info("job_launched" if created else "job_launched_before", job_id=row["id"])
     caller.services.publisher.publish(owed)
     return answer(row, status_code=201 if created else 200, located=True)
 

@@ -83,6 +83,8 @@ job = Table(
     Column("cancel_requested", Boolean, nullable=False, server_default=text("false")),
     Column("canceled_on", Timestamp),
     Column("pending_reason", JSONB),
+    # the code of the last pending reason before its latest start: what it had waited for
+    Column("blocker", Text),
     Column("strikes", SmallInteger, nullable=False, server_default=text("0")),
     # no pass looks at the job before this time, because handling it raised
     Column("quarantined_until", Timestamp),
@@ -311,7 +313,7 @@ job_dependency = Table(
 )
 
 
-#: What a project update is to fetch, and what it found.
+#: What a job's project is, as it was at its launch; and what an update found, or a job runs.
 job_project = Table(
     "job_project",
     metadata,
@@ -322,4 +324,5 @@ job_project = Table(
     Column("scm_branch", Text, nullable=False, server_default=text("''")),
     Column("revision", Text, nullable=False, server_default=text("''")),
     Column("bundle_digest", Text, ForeignKey("content_bundle.digest")),
+    Index(None, "bundle_digest", postgresql_where=text("bundle_digest IS NOT NULL")),
 )

@@ -268,3 +268,25 @@ def test_the_right_manager_is_woken(shared: Shared, digest: str) -> None:
     assert shared.api.http.post(RUNS, json=_run(digest)).status_code == 201
     assert broker.llen("dispatcher:schedulers.task") == 1
     broker.close()
+
+
+def test_nothing_is_written_once_a_migration_has_left_this_code_behind(
+    api: Api, engine: Engine
+) -> None:
+    digest = _bundle(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE schema_info SET min_code = min_code + 1000"))
+    assert api.http.get("/readyz").status_code == 503
+    for answer in (
+        api.http.post(RUNS, json=_run(digest)),
+        api.http.put(f"/api/v2/content/{'0' * 64}/", content=b"x"),
+    ):
+        assert answer.status_code == 503
+        assert "the schema needs code version" in answer.text
+        assert answer.headers["Retry-After"] == "60"
+    assert _jobs(engine) == 0
+    assert api.http.get("/api/v2/jobs/").status_code == 200
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE schema_info SET min_code = min_code - 1000"))
+    assert api.http.get("/readyz").status_code == 200
+    assert api.http.post(RUNS, json=_run(digest)).status_code == 201

@@ -313,6 +313,7 @@ def upgrade() -> None:
         ),
         sa.Column("canceled_on", sa.DateTime(timezone=True), nullable=True),
         sa.Column("pending_reason", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column("blocker", sa.Text(), nullable=True),
         sa.Column("strikes", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
         sa.Column("quarantined_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("outcome", sa.Text(), nullable=True),

@@ -685,6 +685,13 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("job_id", name=op.f("pk_job_project")),
     )
+    op.create_index(
+        op.f("ix_job_project_bundle_digest"),
+        "job_project",
+        ["bundle_digest"],
+        unique=False,
+        postgresql_where=sa.text("bundle_digest IS NOT NULL"),
+    )
     op.create_table(
         "schedule_launch",
         sa.Column("schedule_id", sa.BigInteger(), nullable=False),

@@ -1,0 +1,22 @@
+"""How far this machine's wall clock is from the database's; no decision depends on it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import Connection, text
+
+from dispatcher import clock
+from dispatcher.metrics import CLOCK_DIFFERENCE
+
+
+def measure_clock(connection: Connection) -> None:
+    """Ask the database what time it is, and note the difference."""
+    sent = clock.now()
+    at = connection.execute(text("SELECT dispatcher_now()")).scalar_one()
+    note_clock(sent, at, clock.now())
+
+
+def note_clock(sent: datetime, at: datetime, answered: datetime) -> None:
+    """Note the difference to ``at``, which the database said between ``sent`` and ``answered``."""
+    CLOCK_DIFFERENCE.set((sent + (answered - sent) / 2 - at).total_seconds())
