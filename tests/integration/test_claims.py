@@ -15,6 +15,7 @@ from dispatcher.settings import Settings
 from tests.factories import default_group, make_job, make_node
 from tests.passes import statuses
 from workers.claim import MOST_AT_ONCE, Claimer
+from workers.courier import Courier
 from workers.runs import Runs
 
 MORE = 30
@@ -53,6 +54,7 @@ def claimer(
         filled,  # type: ignore[arg-type]
         nothing,
         nothing,
+        Courier(nothing),
         node_id=node_id,
         epoch=1,
     )

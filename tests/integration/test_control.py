@@ -248,7 +248,8 @@ def test_health_and_metrics_of_all_children_are_served_on_one_port(
 def test_the_database_connections_of_control_are_one_for_each_child_and_the_timer(
     engine: Engine, settings: Settings
 ) -> None:
-    settings = settings.model_copy(update={"manager_period": 0.5, "recovery_period": 0.5})
+    # long enough that no pass runs in a process of its own, as when nobody takes the triggers
+    settings = settings.model_copy(update={"manager_period": 2.0, "recovery_period": 2.0})
     most = 0
     with role(settings, "control"):
         wait_until(lambda: all_ran(engine), timeout=40)
