@@ -10,7 +10,6 @@ from dispatcher.domain.outcome import Outcome
 from dispatcher.domain.status import FINAL, Kind, Status
 from schedulers.core.capacity import ALONE, NAMED, Ledger
 from schedulers.core.decision import Block, Fail, Reason
-from schedulers.core.fairness import place_of
 from schedulers.core.snapshot import Dependency, PendingJob
 
 #: Most host keys named in a reason.
@@ -59,7 +58,7 @@ def _explanation(ended: Dependency) -> str:
 
 def by_locks(ledger: Ledger, job: PendingJob) -> Block | None:
     """Whether an active job, or a waiting one that must not be overtaken, has the job's locks."""
-    place = place_of(job)
+    place = ledger.turns.place_of(job)
     if job.kind in ALONE:
         found = ledger.kinds.conflict(place, "exclusive", (job.kind,))
         if found is not None:
@@ -94,7 +93,7 @@ def by_locks(ledger: Ledger, job: PendingJob) -> Block | None:
 
 def claim_locks(ledger: Ledger, job: PendingJob) -> None:
     """From now on no job that comes later in the order overtakes this one on its locks."""
-    place = place_of(job)
+    place = ledger.turns.claim(job)
     ledger.hosts.claim(place, job.host_lock, job.lock_keys)
     if job.kind in ALONE:
         ledger.kinds.claim(place, "exclusive", (job.kind,))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappush
 
 from dispatcher.domain.status import Kind
-from schedulers.core.fairness import Place
+from schedulers.core.fairness import Place, Turns
 from schedulers.core.locks import LockTable
 from schedulers.core.snapshot import ActiveJob, Group, Node, PendingJob, World
 
@@ -131,6 +131,7 @@ class Ledger:
         groups_of: ids of the groups of each node.
         hosts: the host locks.
         kinds: kinds of which one job runs at a time.
+        turns: what tenants have in use, and who is not overtaken any more.
         kept: nodes that get no job which comes later in the order than this place.
         starts: starts decided in this pass.
         stopped_early: a job that could start was held because of the pass's start limit; the
@@ -144,6 +145,7 @@ class Ledger:
     groups_of: dict[int, tuple[int, ...]]
     hosts: LockTable = field(default_factory=LockTable)
     kinds: LockTable = field(default_factory=LockTable)
+    turns: Turns = field(default_factory=Turns)
     kept: dict[int, Place] = field(default_factory=dict)
     starts: int = 0
     stopped_early: bool = False
@@ -159,6 +161,7 @@ class Ledger:
             nodes={node.id: _node_account(node) for node in takers.values()},
             groups={group.id: _group_account(group, takers, alive) for group in world.groups},
             groups_of=_groups_of(world.groups),
+            turns=Turns.of(world),
         )
         for job in world.active:
             ledger._charge(job, job.node_id, job.instance_group_id)
@@ -174,6 +177,7 @@ class Ledger:
             groups={group_id: account.copy() for group_id, account in self.groups.items()},
             hosts=self.hosts.copy(),
             kinds=self.kinds.copy(),
+            turns=self.turns.copy(),
             kept=self.kept.copy(),
         )
 
@@ -210,6 +214,7 @@ class Ledger:
             group.jobs += 1
             group.forks += job.forks
             group.charged.add(job.id, job.forks)
+        self.turns.charge(job, job.task_impact)
         self.hosts.hold(job.id, job.host_lock, job.lock_keys)
         if job.kind in ALONE:
             self.kinds.hold(job.id, "exclusive", (job.kind,))

@@ -7,7 +7,7 @@ from heapq import heappop
 
 from schedulers.core.capacity import GroupAccount, Holders, Ledger, NodeAccount, Reservation
 from schedulers.core.decision import Reason
-from schedulers.core.fairness import Place, place_of
+from schedulers.core.fairness import Place
 from schedulers.core.snapshot import PendingJob
 
 
@@ -44,7 +44,7 @@ def choose(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> Choic
     Raises:
         ValueError: no group has a node that takes jobs.
     """
-    place = place_of(job)
+    place = ledger.turns.place_of(job)
     at_limit: Reason | None = None
     without_room: GroupAccount | None = None
     for group in groups:
@@ -78,7 +78,7 @@ def reserve(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> None
     it is capacity that it lacks, one node gets no jobs that come later in the order. One job at
     a time does so in a group, the first in order.
     """
-    place = place_of(job)
+    place = ledger.turns.place_of(job)
     group = next((group for group in groups if could_ever_run(job, group)), None)
     if group is None or group.reservation is not None:
         return
@@ -199,5 +199,5 @@ def _holders(holders: Holders, ahead: Place | None) -> dict[str, object]:
     return {
         "jobs": holders.job_ids(),
         "jobs_total": holders.total,
-        "reserved_for": None if ahead is None else ahead[1],
+        "reserved_for": None if ahead is None else ahead[-1],
     }

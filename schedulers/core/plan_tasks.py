@@ -12,7 +12,6 @@ from dispatcher.domain.status import Kind
 from schedulers.core import blocking, placement
 from schedulers.core.capacity import GroupAccount, Ledger
 from schedulers.core.decision import Begin, Hold, Reason, Start, Strike, TaskDecision
-from schedulers.core.fairness import in_order
 from schedulers.core.snapshot import PendingJob
 
 __all__ = ["Ledger", "plan_window"]
@@ -34,7 +33,7 @@ def plan_window(
     """
     ledger = ledger.copy()
     decisions: list[TaskDecision] = []
-    for job in in_order(pending):
+    for job in ledger.turns.in_turn(pending):
         try:
             decisions.append(_decide(ledger, job, start_limit))
         except Exception as error:

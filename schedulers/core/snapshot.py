@@ -31,6 +31,7 @@ class PendingJob:
         lock_keys: what ``host_lock`` (``none``, ``shared``, ``exclusive``) holds: opaque words,
             of hosts or of whole inventories; equal words collide.
         strikes: how often deciding or applying it has raised; not looked at by the planner.
+        created: seconds since 1970.
     """
 
     id: int
@@ -45,6 +46,7 @@ class PendingJob:
     lock_keys: tuple[str, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
     strikes: int = 0
+    created: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class ActiveJob:
     forks: int
     host_lock: str = "none"
     lock_keys: tuple[str, ...] = ()
+    created: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,28 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Tenant:
+    """An organization: its weight among the tenants that take turns."""
+
+    id: int
+    name: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant's ended jobs, created about then, have used lately.
+
+    Attributes:
+        impact: their average impact over the time that counts as lately.
+    """
+
+    organization_id: int
+    created: float
+    impact: float
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """Everything but the pending jobs, read once in a pass (docs/protocols.md 7.4).
 
@@ -102,6 +127,7 @@ class World:
         nodes: every node that was not removed, whatever its state.
         active: every waiting and running job, workflow jobs among them.
         reserve_after: seconds after which a job that is kept waiting is not overtaken any more.
+        recent: what ended jobs have used lately.
     """
 
     now: datetime
@@ -109,6 +135,8 @@ class World:
     groups: tuple[Group, ...]
     active: tuple[ActiveJob, ...]
     reserve_after: float = 60.0
+    tenants: tuple[Tenant, ...] = ()
+    recent: tuple[Usage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,10 @@ def oracle(world: World, jobs: Iterable[PendingJob]) -> dict[int, Verdict]:
     """Start, Begin, or the word of the refusal, by job id."""
     held: list[ActiveJob] = list(world.active)
     verdicts: dict[int, Verdict] = {}
-    for job in sorted(jobs, key=lambda job: (job.rank, job.id)):
+    waiting = list(jobs)
+    while waiting:
+        job = min(_heads(waiting), key=lambda job: (_served(world, held, job), job.rank, job.id))
+        waiting.remove(job)
         verdict = _verdict(world, held, job)
         verdicts[job.id] = verdict
         if isinstance(verdict, Start):
@@ -37,9 +40,32 @@ def oracle(world: World, jobs: Iterable[PendingJob]) -> dict[int, Verdict]:
                     forks=job.forks,
                     host_lock=job.host_lock,
                     lock_keys=job.lock_keys,
+                    created=job.created,
                 )
             )
     return verdicts
+
+
+def _heads(waiting: list[PendingJob]) -> list[PendingJob]:
+    """The first job of each tenant."""
+    tenants = {job.organization_id for job in waiting}
+    return [
+        min((j for j in waiting if j.organization_id == tenant), key=lambda j: (j.rank, j.id))
+        for tenant in tenants
+    ]
+
+
+def _served(world: World, held: list[ActiveJob], job: PendingJob) -> float:
+    """What the job's tenant has in use for its weight, but for what was created minutes later."""
+    uses = [(row, row.task_impact * 1.0) for row in held]
+    rows = [*uses, *((row, row.impact) for row in world.recent)]
+    used = sum(
+        round(1000 * impact)
+        for row, impact in rows
+        if row.organization_id == job.organization_id and row.created // 60 <= job.created // 60
+    )
+    weights = {tenant.id: tenant.weight for tenant in world.tenants}
+    return used / weights.get(job.organization_id, 1.0)
 
 
 def summary(decision: TaskDecision) -> Verdict:

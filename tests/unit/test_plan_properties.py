@@ -109,6 +109,8 @@ def test_the_order_of_rows_changes_nothing(world, jobs, seed):
         nodes=mixed(world.nodes),
         groups=tuple(replace(g, node_ids=mixed(g.node_ids)) for g in mixed(world.groups)),
         active=tuple(replace(a, lock_keys=mixed(a.lock_keys)) for a in mixed(world.active)),
+        tenants=mixed(world.tenants),
+        recent=mixed(world.recent),
     )
     jobs_mixed = [
         replace(job, dependencies=mixed(job.dependencies), lock_keys=mixed(job.lock_keys))
@@ -172,6 +174,21 @@ def test_the_ids_of_nodes_and_groups_change_nothing(world, jobs, seed):
     assert _plan(other, jobs_moved) == expected
 
 
+@SOME
+@given(worlds(), backlogs(old=True), st.permutations([1, 2, 3]))
+def test_the_ids_of_tenants_change_nothing(world, jobs, ids):
+    def moved(row):
+        return replace(row, organization_id=ids[row.organization_id - 1])
+
+    other = replace(
+        world,
+        active=tuple(map(moved, world.active)),
+        recent=tuple(map(moved, world.recent)),
+        tenants=tuple(replace(tenant, id=ids[tenant.id - 1]) for tenant in world.tenants),
+    )
+    assert _plan(world, jobs) == _plan(other, list(map(moved, jobs)))
+
+
 def _other_ids(rows, shuffler: random.Random) -> dict[int, int]:
     fresh = shuffler.sample(range(1000, 1100), len(rows))
     return {row.id: other for row, other in zip(rows, fresh, strict=True)}
@@ -180,7 +197,9 @@ def _other_ids(rows, shuffler: random.Random) -> dict[int, int]:
 @SOME
 @given(worlds(), backlogs(old=True), st.lists(st.integers(1, 5)), st.integers(0, 3))
 def test_windows_of_any_size_decide_as_one_window_does(world, jobs, sizes, limit):
-    backlog = sorted(jobs, key=lambda job: (job.rank, job.id))
+    """Cut in the order of turns; with one tenant that is the stored order."""
+    by_id = {job.id: job for job in jobs}
+    backlog = [by_id[decision.job_id] for decision in _plan(world, jobs, limit)]
     ledger = Ledger.of(world)
     decisions: list[TaskDecision] = []
     for size in [*sizes, len(backlog)]:
