@@ -47,6 +47,12 @@ class PendingJob:
     dependencies: tuple[Dependency, ...] = ()
     strikes: int = 0
     created: float = 0.0
+    job_template_id: int | None = None
+    workflow_job_template_id: int | None = None
+    project_id: int | None = None
+    inventory_id: int | None = None
+    inventory_source_id: int | None = None
+    allow_simultaneous: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,12 @@ class ActiveJob:
     host_lock: str = "none"
     lock_keys: tuple[str, ...] = ()
     created: float = 0.0
+    job_template_id: int | None = None
+    workflow_job_template_id: int | None = None
+    project_id: int | None = None
+    inventory_id: int | None = None
+    inventory_source_id: int | None = None
+    allow_simultaneous: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +110,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """An organization: its weight among the tenants that take turns."""
+    """An organization: its weight among the tenants that take turns; a limit of 0 is none."""
 
     id: int
     name: str
     weight: float = 1.0
+    max_concurrent_jobs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +132,15 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause switch: of a group, of a tenant, or with neither of everything."""
+
+    group_id: int | None = None
+    organization_id: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """Everything but the pending jobs, read once in a pass (docs/protocols.md 7.4).
 
@@ -128,6 +150,7 @@ class World:
         active: every waiting and running job, workflow jobs among them.
         reserve_after: seconds after which a job that is kept waiting is not overtaken any more.
         recent: what ended jobs have used lately.
+        template_limits: job template → most jobs of it at once.
     """
 
     now: datetime
@@ -137,6 +160,8 @@ class World:
     reserve_after: float = 60.0
     tenants: tuple[Tenant, ...] = ()
     recent: tuple[Usage, ...] = ()
+    template_limits: tuple[tuple[int, int], ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

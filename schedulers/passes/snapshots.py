@@ -16,6 +16,7 @@ from schedulers.core.snapshot import (
     Dependency,
     Group,
     Node,
+    Pause,
     PendingJob,
     Tenant,
     Usage,
@@ -27,7 +28,9 @@ LATELY: Final = 60
 
 _PENDING = """
     SELECT job.id, kind, job.name, organization_id, rank, task_impact, forks, preferred_groups,
-           host_lock, lock_keys, strikes, pending_reason,
+           host_lock, lock_keys, strikes, pending_reason, job_template_id,
+           workflow_job_template_id, project_id, inventory_id, inventory_source_id,
+           allow_simultaneous,
            EXTRACT(epoch FROM job.created)::double precision AS created_at
     FROM job
     WHERE status = 'pending' AND dependencies_processed AND kind <> 'approval'
@@ -46,6 +49,8 @@ def read_world(connection: Connection, *, reserve_after: float) -> World:
         reserve_after=reserve_after,
         tenants=_tenants(connection),
         recent=_recent(connection),
+        template_limits=_template_limits(connection),
+        pauses=_pauses(connection),
     )
 
 
@@ -93,8 +98,24 @@ def _groups(connection: Connection) -> tuple[Group, ...]:
 
 
 def _tenants(connection: Connection) -> tuple[Tenant, ...]:
-    rows = connection.execute(text("SELECT id, name, weight FROM organization"))
-    return tuple(Tenant(row.id, row.name, row.weight) for row in rows)
+    rows = connection.execute(
+        text("SELECT id, name, weight, max_concurrent_jobs FROM organization")
+    )
+    return tuple(Tenant(row.id, row.name, row.weight, row.max_concurrent_jobs) for row in rows)
+
+
+def _template_limits(connection: Connection) -> tuple[tuple[int, int], ...]:
+    rows = connection.execute(
+        text("SELECT id, max_concurrent_jobs FROM job_template WHERE max_concurrent_jobs > 0")
+    )
+    return tuple((row.id, row.max_concurrent_jobs) for row in rows)
+
+
+def _pauses(connection: Connection) -> tuple[Pause, ...]:
+    rows = connection.execute(
+        text("SELECT instance_group_id, organization_id, reason FROM pause ORDER BY id")
+    )
+    return tuple(Pause(row.instance_group_id, row.organization_id, row.reason) for row in rows)
 
 
 def _recent(connection: Connection) -> tuple[Usage, ...]:
@@ -118,7 +139,8 @@ def _active(connection: Connection) -> tuple[ActiveJob, ...]:
     rows = connection.execute(
         text(
             "SELECT id, kind, status, organization_id, node_id, instance_group_id, task_impact,"
-            " forks, host_lock, lock_keys, EXTRACT(epoch FROM created)::double precision AS created_at"
+            " forks, host_lock, lock_keys, job_template_id, workflow_job_template_id, project_id,"
+            " inventory_id, inventory_source_id, allow_simultaneous, EXTRACT(epoch FROM created)::double precision AS created_at"
             " FROM job WHERE status IN ('waiting', 'running')"
         )
     )
@@ -135,6 +157,12 @@ def _active(connection: Connection) -> tuple[ActiveJob, ...]:
             host_lock=row.host_lock,
             lock_keys=tuple(row.lock_keys),
             created=row.created_at,
+            job_template_id=row.job_template_id,
+            workflow_job_template_id=row.workflow_job_template_id,
+            project_id=row.project_id,
+            inventory_id=row.inventory_id,
+            inventory_source_id=row.inventory_source_id,
+            allow_simultaneous=row.allow_simultaneous,
         )
         for row in rows
     )
@@ -225,6 +253,12 @@ def _candidates(
             dependencies=tuple(depends_on.get(row.id, ())),
             strikes=row.strikes,
             created=row.created_at,
+            job_template_id=row.job_template_id,
+            workflow_job_template_id=row.workflow_job_template_id,
+            project_id=row.project_id,
+            inventory_id=row.inventory_id,
+            inventory_source_id=row.inventory_source_id,
+            allow_simultaneous=row.allow_simultaneous,
         )
         for row in rows
     ]

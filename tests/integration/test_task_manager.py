@@ -336,6 +336,39 @@ def test_of_each_tenant_a_window_has_its_weights_share_in_the_stored_order(
     ]
 
 
+def test_pauses_and_limits_of_tenants_and_templates_hold(engine: Engine, running: Runner) -> None:
+    with changed(engine) as connection:
+        make_node(connection, capacity=100)
+        connection.execute(text("UPDATE organization SET max_concurrent_jobs = 3"))
+        organization, template = connection.execute(
+            text(
+                "INSERT INTO job_template (organization_id, name, playbook, max_concurrent_jobs)"
+                " SELECT id, 'deploy', 'site.yml', 1 FROM organization RETURNING organization_id, id"
+            )
+        ).one()
+        first, second = make_jobs(connection, 2, job_template_id=template)
+        alone, waits = make_jobs(connection, 2, allow_simultaneous=False)
+        others = make_jobs(connection, 2)
+        connection.execute(
+            text("INSERT INTO pause (organization_id, reason) VALUES (:id, 'audit')"),
+            {"id": organization},
+        )
+    running.trigger(TASK)
+    assert {job_row(engine, i).pending_reason["code"] for i in (first, waits, others[0])} == {
+        "paused"
+    }
+    with changed(engine) as connection:
+        connection.execute(text("DELETE FROM pause"))
+    running.trigger(TASK)
+    assert [job_row(engine, i).status for i in (first, alone, waits)] == ["waiting"] * 3
+    assert job_row(engine, second).pending_reason["code"] == "template_limit"
+    assert job_row(engine, others[0]).pending_reason["code"] == "tenant_limit"
+    with changed(engine) as connection:
+        connection.execute(text("UPDATE organization SET max_concurrent_jobs = 0"))
+    running.trigger(TASK)
+    assert [job_row(engine, i).status for i in others] == ["waiting"] * 2
+
+
 def test_tenants_take_turns_by_weight_and_what_ended_lately_counts(
     engine: Engine, running: Runner
 ) -> None:

@@ -18,6 +18,7 @@ from schedulers.core.snapshot import (
     Dependency,
     Group,
     Node,
+    Pause,
     PendingJob,
     Tenant,
     Usage,
@@ -27,7 +28,7 @@ from tests.unit.worlds import NOW, OLD, YOUNG, active, group, node, pending
 
 HOSTS = [f"host:{letter}" for letter in "abcdef"]
 LOCKS = ["none", "none", "shared", "exclusive"]
-NODE_KINDS = [Kind.PLAYBOOK] * 6 + [Kind.PROJECT_UPDATE, Kind.CLEANUP]
+NODE_KINDS = [Kind.PLAYBOOK] * 9 + [Kind.PROJECT_UPDATE, Kind.INVENTORY_UPDATE, Kind.CLEANUP]
 #: Mostly what succeeded: a job that fails or is blocked at once tests nothing else.
 STATUSES = [Status.SUCCESSFUL] * 12 + list(Status)
 ODD_NODES = [{"state": "suspect"}, {"draining": True}, {"enabled": False}, {"accepting": False}]
@@ -61,11 +62,23 @@ def _world(seed: int, size: int, busy: int) -> World:
         nodes=nodes,
         groups=groups,
         active=jobs,
-        tenants=tuple(Tenant(id, f"t{id}", chance.choice([1.0, 2.0, 0.3])) for id in (1, 2)),
+        tenants=tuple(
+            Tenant(id, f"t{id}", chance.choice([1.0, 2.0, 0.3]), chance.choice([0, 0, 4]))
+            for id in (1, 2)
+        ),
         recent=tuple(
             Usage(chance.randint(1, 3), chance.choice(CREATED), chance.randint(0, 9) / 3)
             for _ in range(chance.randint(0, 2))
         ),
+        template_limits=tuple((id, 2) for id in (1, 2) if chance.random() < 0.5),
+        pauses=_pauses(chance),
+    )
+
+
+def _pauses(chance: random.Random) -> tuple[Pause, ...]:
+    pauses = [Pause(), Pause(group_id=chance.randint(1, 3)), Pause(organization_id=1)]
+    return tuple(
+        pause for pause, p in zip(pauses, (0.05, 0.2, 0.2), strict=True) if chance.random() < p
     )
 
 
@@ -94,8 +107,17 @@ def _active(chance: random.Random, id: int, ids: Sequence[int]) -> ActiveJob:
         forks=chance.randint(1, 5),
         organization_id=chance.randint(1, 3),
         created=chance.choice(CREATED),
+        **_things(chance),
         **_locks(chance),
     )
+
+
+def _things(chance: random.Random) -> dict[str, object]:
+    """What the job runs, mostly nothing that others run too."""
+    names = ("job_template_id", "project_id", "inventory_id", "inventory_source_id")
+    things: dict[str, object] = {name: chance.choice([None, None, None, 1, 2]) for name in names}
+    things["workflow_job_template_id"] = chance.choice([None, 1])
+    return things | {"allow_simultaneous": chance.random() < 0.5}
 
 
 def _locks(chance: random.Random) -> dict[str, object]:
@@ -114,6 +136,7 @@ def _backlog(chance: random.Random, size: int, ranks: Sequence[float]) -> list[P
             forks=chance.randint(1, 8),
             organization_id=chance.randint(1, 3),
             created=chance.choice(CREATED),
+            **_things(chance),
             dependencies=_dependencies(chance),
             **_locks(chance),
         )
