@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test check bench test-apt format
+.PHONY: help run up test check bench mutants test-apt format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ check: $(STAMP) ## formatting, lint, types, import contracts
 format: $(STAMP) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+mutants: $(STAMP) ## break the planners' rules one by one; a survivor fails
+	$(BIN)/python -m tests.mutants
 
 bench: $(STAMP) ## measure, print a table, write build/bench.json
 	$(BIN)/python -m benchmarks

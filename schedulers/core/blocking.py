@@ -1,16 +1,17 @@
-"""Which jobs a pending job must wait for: its dependencies, and holders of locks it needs."""
+"""Which jobs a pending job must wait for: its dependencies, and holders of what it needs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dispatcher.domain.outcome import Outcome
 from dispatcher.domain.status import FINAL, Kind, Status
-from schedulers.core.capacity import ALONE, NAMED, Ledger
+from schedulers.core.capacity import Ledger
 from schedulers.core.decision import Block, Fail, Reason
-from schedulers.core.fairness import place_of
+from schedulers.core.exclusions import WORDED
+from schedulers.core.holders import NAMED
 from schedulers.core.snapshot import Dependency, PendingJob
 
 #: Most host keys named in a reason.
@@ -57,29 +58,27 @@ def _explanation(ended: Dependency) -> str:
     return f"Previous Task {word}: {json.dumps(about)}"
 
 
-def by_locks(ledger: Ledger, job: PendingJob) -> Block | None:
-    """Whether an active job, or a waiting one that must not be overtaken, has the job's locks."""
-    place = place_of(job)
-    if job.kind in ALONE:
-        found = ledger.kinds.conflict(place, "exclusive", (job.kind,))
-        if found is not None:
-            return Block(
-                job.id,
-                Reason(
-                    "exclusive_kind",
-                    {
-                        "kind": str(job.kind),
-                        "jobs": named(found.holders),
-                        "ahead": named(found.ahead),
-                    },
-                ),
-            )
+def by_jobs(ledger: Ledger, job: PendingJob) -> Iterator[Reason]:
+    """What the job has to wait for: jobs beside which it must not run, then holders of its locks."""
+    yield from by_exclusions(ledger, job)
+    yield from _by_host_locks(ledger, job)
+
+
+def by_exclusions(ledger: Ledger, job: PendingJob) -> Iterator[Reason]:
+    """Each thing that active jobs hold, or waiting ones that must not be overtaken will."""
+    place = ledger.turns.place_of(job)
+    for (name, which), holders, ahead in ledger.exclusions.conflicts(place, job):
+        code, scope = WORDED[name]
+        yield Reason(
+            code, {scope: str(which) if scope == "kind" else which, **_who(holders, ahead)}
+        )
+
+
+def _by_host_locks(ledger: Ledger, job: PendingJob) -> Iterator[Reason]:
+    place = ledger.turns.place_of(job)
     found = ledger.hosts.conflict(place, job.host_lock, job.lock_keys)
-    if found is None:
-        return None
-    return Block(
-        job.id,
-        Reason(
+    if found is not None:
+        yield Reason(
             "host_lock",
             {
                 "jobs": named(found.holders),
@@ -88,16 +87,18 @@ def by_locks(ledger: Ledger, job: PendingJob) -> Block | None:
                 "keys": sorted(found.keys)[:KEYS_NAMED],
                 "keys_total": len(found.keys),
             },
-        ),
-    )
+        )
 
 
-def claim_locks(ledger: Ledger, job: PendingJob) -> None:
-    """From now on no job that comes later in the order overtakes this one on its locks."""
-    place = place_of(job)
+def claim(ledger: Ledger, job: PendingJob) -> None:
+    """From now on no job that comes later in the order overtakes this one on what it waits for."""
+    place = ledger.turns.claim(job)
     ledger.hosts.claim(place, job.host_lock, job.lock_keys)
-    if job.kind in ALONE:
-        ledger.kinds.claim(place, "exclusive", (job.kind,))
+    ledger.exclusions.claim(place, job)
+
+
+def _who(holders: Iterable[int], ahead: Iterable[int]) -> dict[str, object]:
+    return {"jobs": named(holders), "ahead": named(ahead)}
 
 
 def named(job_ids: Iterable[int]) -> list[int]:

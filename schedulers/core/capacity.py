@@ -6,45 +6,19 @@ heap that are out of date are dropped when they are met.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappush
 
-from dispatcher.domain.status import Kind
-from schedulers.core.fairness import Place
+from schedulers.core.exclusions import Exclusions
+from schedulers.core.fairness import Place, Turns
+from schedulers.core.holders import Holders
+from schedulers.core.limits import Limits, Pauses
 from schedulers.core.locks import LockTable
 from schedulers.core.snapshot import ActiveJob, Group, Node, PendingJob, World
 
-#: Most jobs named in a reason.
-NAMED = 10
-#: Kinds of which one job runs at a time.
-ALONE = frozenset({Kind.CLEANUP})
-
 Entry = tuple[int, str, int]
-
-
-@dataclass(slots=True)
-class Holders:
-    """The largest holders of something, at most :data:`NAMED` of them, and how many there are."""
-
-    largest: list[tuple[int, int]] = field(default_factory=list)
-    total: int = 0
-
-    def add(self, job_id: int, amount: int) -> None:
-        """One more holder of ``amount``."""
-        self.total += 1
-        insort(self.largest, (-amount, job_id))
-        del self.largest[NAMED:]
-
-    def job_ids(self) -> list[int]:
-        """The holders, largest amount first, then by id."""
-        return [job_id for _, job_id in self.largest]
-
-    def copy(self) -> Holders:
-        """An independent copy."""
-        return Holders(self.largest.copy(), self.total)
 
 
 @dataclass(slots=True)
@@ -130,7 +104,10 @@ class Ledger:
         nodes, groups: accounts by id; nodes that take no jobs have none.
         groups_of: ids of the groups of each node.
         hosts: the host locks.
-        kinds: kinds of which one job runs at a time.
+        exclusions: what jobs hold that do not run beside each other.
+        limits: of tenants and templates.
+        pauses: what is switched off.
+        turns: what tenants have in use, and who is not overtaken any more.
         kept: nodes that get no job which comes later in the order than this place.
         starts: starts decided in this pass.
         stopped_early: a job that could start was held because of the pass's start limit; the
@@ -143,7 +120,10 @@ class Ledger:
     groups: dict[int, GroupAccount]
     groups_of: dict[int, tuple[int, ...]]
     hosts: LockTable = field(default_factory=LockTable)
-    kinds: LockTable = field(default_factory=LockTable)
+    exclusions: Exclusions = field(default_factory=Exclusions)
+    limits: Limits = field(default_factory=Limits)
+    pauses: Pauses = field(default_factory=Pauses)
+    turns: Turns = field(default_factory=Turns)
     kept: dict[int, Place] = field(default_factory=dict)
     starts: int = 0
     stopped_early: bool = False
@@ -159,6 +139,9 @@ class Ledger:
             nodes={node.id: _node_account(node) for node in takers.values()},
             groups={group.id: _group_account(group, takers, alive) for group in world.groups},
             groups_of=_groups_of(world.groups),
+            turns=Turns.of(world),
+            limits=Limits.of(world),
+            pauses=Pauses.of(world),
         )
         for job in world.active:
             ledger._charge(job, job.node_id, job.instance_group_id)
@@ -173,7 +156,9 @@ class Ledger:
             nodes={node_id: replace(account) for node_id, account in self.nodes.items()},
             groups={group_id: account.copy() for group_id, account in self.groups.items()},
             hosts=self.hosts.copy(),
-            kinds=self.kinds.copy(),
+            exclusions=self.exclusions.copy(),
+            limits=self.limits.copy(),
+            turns=self.turns.copy(),
             kept=self.kept.copy(),
         )
 
@@ -188,6 +173,10 @@ class Ledger:
         entry = self.nodes[node_id].entry()
         for member_of in self.groups_of[node_id]:
             heappush(self.groups[member_of].heap, entry)
+
+    def begin(self, job: PendingJob) -> None:
+        """Enters a workflow job: it takes no room."""
+        self.exclusions.hold(job)
 
     def free_by_group(self) -> dict[str, int]:
         """Free capacity of each group, by name, summed over its nodes that take jobs."""
@@ -210,9 +199,10 @@ class Ledger:
             group.jobs += 1
             group.forks += job.forks
             group.charged.add(job.id, job.forks)
+        self.turns.charge(job, job.task_impact)
         self.hosts.hold(job.id, job.host_lock, job.lock_keys)
-        if job.kind in ALONE:
-            self.kinds.hold(job.id, "exclusive", (job.kind,))
+        self.exclusions.hold(job)
+        self.limits.charge(job)
 
 
 def _node_account(node: Node) -> NodeAccount:

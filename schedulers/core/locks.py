@@ -68,7 +68,7 @@ class LockTable:
             if mode == "exclusive":
                 holders += self.shared.get(key, ())
                 claims.append(self.shared_claims.get(key, place))
-            ahead = [claim[1] for claim in claims if claim < place]
+            ahead = [claim[-1] for claim in claims if claim < place]
             if holders or ahead:
                 found.holders.update(holders)
                 found.ahead.update(ahead)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heappop
 
-from schedulers.core.capacity import GroupAccount, Holders, Ledger, NodeAccount, Reservation
+from schedulers.core.capacity import GroupAccount, Ledger, NodeAccount, Reservation
 from schedulers.core.decision import Reason
-from schedulers.core.fairness import Place, place_of
+from schedulers.core.fairness import Place
+from schedulers.core.holders import Holders
 from schedulers.core.snapshot import PendingJob
 
 
@@ -39,16 +40,21 @@ def choose(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> Choic
     """The first group whose limits and nodes allow the job, and the best of its nodes.
 
     Of several groups that refuse it, one that lacks room is reported rather than one at its
-    limit, and the first of equal ones.
+    limit, one at its limit rather than a paused one, and the first of equal ones.
 
     Raises:
         ValueError: no group has a node that takes jobs.
     """
-    place = place_of(job)
+    place = ledger.turns.place_of(job)
     at_limit: Reason | None = None
+    paused: Reason | None = None
     without_room: GroupAccount | None = None
     for group in groups:
         if not group.takers:
+            continue
+        switched_off = ledger.pauses.of_group(group.group.id, group.group.name)
+        if switched_off is not None:
+            paused = paused or switched_off
             continue
         refused = _limit_refusing(group, job, place)
         if refused is not None:
@@ -60,32 +66,37 @@ def choose(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> Choic
         without_room = without_room or group
     if without_room is not None:
         return _no_room(ledger, without_room, job.task_impact, place)
-    if at_limit is None:
+    refusal = at_limit or paused
+    if refusal is None:
         raise ValueError("no group of the job has a node that takes jobs")
-    return at_limit
+    return refusal
 
 
-def could_ever_run(job: PendingJob, group: GroupAccount) -> bool:
+def could_ever_run(ledger: Ledger, job: PendingJob, group: GroupAccount) -> bool:
     """Whether the job fits the group once everything else has ended: any impact does, alone."""
+    if group.group.id in ledger.pauses.groups:
+        return False
     most = group.group.max_forks
     return bool(group.takers) and (most == 0 or job.forks <= most)
 
 
-def reserve(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> None:
+def reserve(
+    ledger: Ledger, job: PendingJob, groups: list[GroupAccount], *, node: bool = True
+) -> None:
     """Keeps room for a job that lacks it and has waited long.
 
     In the first group in which it could ever run its share of the limits counts as used, and if
-    it is capacity that it lacks, one node gets no jobs that come later in the order. One job at
-    a time does so in a group, the first in order.
+    it is capacity that it lacks, one node gets no jobs that come later in the order (not without
+    ``node``). One job at a time does so in a group, the first in order.
     """
-    place = place_of(job)
-    group = next((group for group in groups if could_ever_run(job, group)), None)
+    place = ledger.turns.place_of(job)
+    group = next((group for group in groups if could_ever_run(ledger, job, group)), None)
     if group is None or group.reservation is not None:
         return
-    if _limit_refusing(group, job, place) is None:
-        node = _node_to_keep(ledger, group, job.task_impact)
-        if node is not None:
-            ledger.kept[node.id] = place
+    if node and _limit_refusing(group, job, place) is None:
+        to_keep = _node_to_keep(ledger, group, job.task_impact)
+        if to_keep is not None:
+            ledger.kept[to_keep.id] = place
     group.reservation = Reservation(place, job.forks)
 
 
@@ -196,8 +207,4 @@ def _no_room(ledger: Ledger, group: GroupAccount, impact: int, place: Place) -> 
 
 
 def _holders(holders: Holders, ahead: Place | None) -> dict[str, object]:
-    return {
-        "jobs": holders.job_ids(),
-        "jobs_total": holders.total,
-        "reserved_for": None if ahead is None else ahead[1],
-    }
+    return holders.named(None if ahead is None else ahead[-1])

@@ -1,18 +1,18 @@
 """Decides about each pending job: start, begin, block, hold, fail.
 
-The order of questions about a job, each of which may settle it: its dependencies, a node that
-takes jobs at all, its locks, room in its groups, the pass's start limit.
+The order of questions about a job, each of which may settle it: its dependencies, a pause, a node that
+takes jobs at all, jobs it must not run beside, limits, room in its groups, the start limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from dispatcher.domain.status import Kind
 from schedulers.core import blocking, placement
 from schedulers.core.capacity import GroupAccount, Ledger
-from schedulers.core.decision import Begin, Hold, Reason, Start, Strike, TaskDecision
-from schedulers.core.fairness import in_order
+from schedulers.core.decision import Begin, Block, Hold, Reason, Start, Strike, TaskDecision
 from schedulers.core.snapshot import PendingJob
 
 __all__ = ["Ledger", "plan_window"]
@@ -34,7 +34,7 @@ def plan_window(
     """
     ledger = ledger.copy()
     decisions: list[TaskDecision] = []
-    for job in in_order(pending):
+    for job in ledger.turns.in_turn(pending):
         try:
             decisions.append(_decide(ledger, job, start_limit))
         except Exception as error:
@@ -48,21 +48,28 @@ def _decide(ledger: Ledger, job: PendingJob, start_limit: int) -> TaskDecision:
     settled = blocking.by_dependencies(job)
     if settled is not None:
         return settled
+    paused = ledger.pauses.of_job(job)
+    if paused is not None:
+        return Hold(job.id, paused)
     if job.kind is Kind.WORKFLOW:
-        return Begin(job.id)
+        return _begin(ledger, job)
     if job.kind is Kind.APPROVAL:
         raise ValueError("an approval is decided by people, not by the TaskManager")
     groups = placement.groups_of(ledger, job)
     nowhere = placement.no_nodes(groups)
     if nowhere is not None:
         return Hold(job.id, nowhere)
-    blocked = blocking.by_locks(ledger, job)
+    blocked = next(blocking.by_jobs(ledger, job), None)
     if blocked is not None:
-        _keep_turn(ledger, job, groups, room=False)
-        return blocked
+        _keep_turn(ledger, job, groups, lacks="jobs to end")
+        return Block(job.id, blocked)
+    limited = next(ledger.limits.refusals(ledger.turns.place_of(job), job), None)
+    if limited is not None:
+        _keep_turn(ledger, job, groups, lacks="limits")
+        return Hold(job.id, limited)
     choice = placement.choose(ledger, job, groups)
     if isinstance(choice, Reason):
-        _keep_turn(ledger, job, groups, room=True)
+        _keep_turn(ledger, job, groups, lacks="room")
         return Hold(job.id, choice)
     if start_limit and ledger.starts >= start_limit:
         ledger.stopped_early = True
@@ -71,16 +78,31 @@ def _decide(ledger: Ledger, job: PendingJob, start_limit: int) -> TaskDecision:
     return Start(job.id, choice.group_id, choice.node_id)
 
 
-def _keep_turn(ledger: Ledger, job: PendingJob, groups: list[GroupAccount], *, room: bool) -> None:
-    """A job that waited long is not overtaken any more, on its locks and, if it lacks it, room.
+def _begin(ledger: Ledger, job: PendingJob) -> TaskDecision:
+    blocked = next(blocking.by_exclusions(ledger, job), None)
+    if blocked is not None:
+        return Block(job.id, blocked)
+    ledger.begin(job)
+    return Begin(job.id)
+
+
+def _keep_turn(
+    ledger: Ledger,
+    job: PendingJob,
+    groups: list[GroupAccount],
+    *,
+    lacks: Literal["jobs to end", "limits", "room"],
+) -> None:
+    """A job that waited long is not overtaken any more, on what it waits for and limits and room.
 
     Young jobs may be overtaken, so that nothing idles for a short wait; a job that cannot run
     anywhere as things are keeps nothing from others.
     """
     if not ledger.waited_long(job):
         return
-    if not any(placement.could_ever_run(job, group) for group in groups):
+    if not any(placement.could_ever_run(ledger, job, group) for group in groups):
         return
-    blocking.claim_locks(ledger, job)
-    if room:
-        placement.reserve(ledger, job, groups)
+    blocking.claim(ledger, job)
+    if lacks != "jobs to end":
+        ledger.limits.keep(ledger.turns.place_of(job), job)
+        placement.reserve(ledger, job, groups, node=lacks == "room")

@@ -14,7 +14,15 @@ from schedulers.core.decision import Reason
 CODES: Final[dict[str, tuple[str, ...]]] = {
     "dependency": ("jobs", "jobs_total"),
     "host_lock": ("jobs", "jobs_total", "ahead", "keys", "keys_total"),
+    "project_update": ("project", "jobs", "ahead"),
+    "source_update": ("source", "jobs", "ahead"),
+    "inventory_update": ("inventory", "jobs", "ahead"),
+    "same_template": ("template", "jobs", "ahead"),
+    "same_workflow_template": ("workflow_template", "jobs", "ahead"),
     "exclusive_kind": ("kind", "jobs", "ahead"),
+    "paused": ("scope", "name", "why"),
+    "tenant_limit": ("tenant", "allowed", "used", "jobs", "jobs_total", "reserved_for"),
+    "template_limit": ("template", "allowed", "used", "jobs", "jobs_total", "reserved_for"),
     "no_capacity": (
         "group",
         "needed",
@@ -49,7 +57,8 @@ def cause(reason: Reason) -> tuple[object, ...]:
     backlog of thousands must not be rewritten for them; the explain call computes them anew.
     """
     data = reason.data
-    return (reason.code, data.get("group"), data.get("limit"), data.get("why"))
+    names = ("group", "limit", "why", "scope", "name")
+    return (reason.code, *map(data.get, names))
 
 
 def words(code: str, data: Mapping[str, Any]) -> str:
@@ -95,6 +104,47 @@ def _locked(key: str) -> str:
 
 def _exclusive_kind(data: Mapping[str, Any]) -> str:
     return f"One {data['kind']} job runs at a time: {_before(data, None)}."
+
+
+def _project_update(data: Mapping[str, Any]) -> str:
+    return f"Waits for an update of project {data['project']}: {_before(data, None)}."
+
+
+def _source_update(data: Mapping[str, Any]) -> str:
+    return f"Waits for an update of inventory source {data['source']}: {_before(data, None)}."
+
+
+def _inventory_update(data: Mapping[str, Any]) -> str:
+    return f"Waits for an update of inventory {data['inventory']}: {_before(data, None)}."
+
+
+def _same_template(data: Mapping[str, Any]) -> str:
+    return f"One job of template {data['template']} runs at a time: {_before(data, None)}."
+
+
+def _same_workflow_template(data: Mapping[str, Any]) -> str:
+    which = data["workflow_template"]
+    return f"One workflow of workflow template {which} runs at a time: {_before(data, None)}."
+
+
+def _paused(data: Mapping[str, Any]) -> str:
+    whose = {"all": "Everything", "group": "Instance group", "tenant": "Organization"}
+    why = f": {data['why'].rstrip('.')}" if data["why"] else ""
+    name = f" {data['name']}" if data["name"] else ""
+    return f"{whose[data['scope']]}{name} is paused{why}."
+
+
+def _tenant_limit(data: Mapping[str, Any]) -> str:
+    return _limited(f"Organization {data['tenant']}", data)
+
+
+def _template_limit(data: Mapping[str, Any]) -> str:
+    return _limited(f"Job template {data['template']}", data)
+
+
+def _limited(whose: str, data: Mapping[str, Any]) -> str:
+    running = f"runs {data['used']} of at most {data['allowed']} jobs"
+    return f"{whose} {running}{_kept(data, 'these are')}."
 
 
 def _before(data: Mapping[str, Any], total: int | None) -> str:
@@ -172,7 +222,15 @@ def _returned(data: Mapping[str, Any]) -> str:
 _WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "dependency": _dependency,
     "host_lock": _host_lock,
+    "project_update": _project_update,
+    "source_update": _source_update,
+    "inventory_update": _inventory_update,
+    "same_template": _same_template,
+    "same_workflow_template": _same_workflow_template,
     "exclusive_kind": _exclusive_kind,
+    "paused": _paused,
+    "tenant_limit": _tenant_limit,
+    "template_limit": _template_limit,
     "no_capacity": _no_capacity,
     "node_limit": _node_limit,
     "group_limit": _group_limit,

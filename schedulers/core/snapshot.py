@@ -33,6 +33,7 @@ class PendingJob:
         lock_keys: what ``host_lock`` (``none``, ``shared``, ``exclusive``) holds: opaque words,
             of hosts or of whole inventories; equal words collide.
         strikes: how often deciding or applying it has raised; not looked at by the planner.
+        created: seconds since 1970.
     """
 
     id: int
@@ -47,6 +48,13 @@ class PendingJob:
     lock_keys: tuple[str, ...] = ()
     dependencies: tuple[Dependency, ...] = ()
     strikes: int = 0
+    created: float = 0.0
+    job_template_id: int | None = None
+    workflow_job_template_id: int | None = None
+    project_id: int | None = None
+    inventory_id: int | None = None
+    inventory_source_id: int | None = None
+    allow_simultaneous: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,13 @@ class ActiveJob:
     forks: int
     host_lock: str = "none"
     lock_keys: tuple[str, ...] = ()
+    created: float = 0.0
+    job_template_id: int | None = None
+    workflow_job_template_id: int | None = None
+    project_id: int | None = None
+    inventory_id: int | None = None
+    inventory_source_id: int | None = None
+    allow_simultaneous: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +111,38 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
+class Tenant:
+    """An organization: its weight among the tenants that take turns; a limit of 0 is none."""
+
+    id: int
+    name: str
+    weight: float = 1.0
+    max_concurrent_jobs: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a tenant's ended jobs, created about then, have used lately.
+
+    Attributes:
+        impact: their average impact over the time that counts as lately.
+    """
+
+    organization_id: int
+    created: float
+    impact: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A pause switch: of a group, of a tenant, or with neither of everything."""
+
+    group_id: int | None = None
+    organization_id: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class World:
     """Everything but the pending jobs, read once in a pass (docs/protocols.md 7.4).
 
@@ -104,6 +151,8 @@ class World:
         nodes: every node that was not removed, whatever its state.
         active: every waiting and running job, workflow jobs among them.
         reserve_after: seconds after which a job that is kept waiting is not overtaken any more.
+        recent: what ended jobs have used lately.
+        template_limits: job template → most jobs of it at once.
     """
 
     now: datetime
@@ -111,6 +160,10 @@ class World:
     groups: tuple[Group, ...]
     active: tuple[ActiveJob, ...]
     reserve_after: float = 60.0
+    tenants: tuple[Tenant, ...] = ()
+    recent: tuple[Usage, ...] = ()
+    template_limits: tuple[tuple[int, int], ...] = ()
+    pauses: tuple[Pause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
 from dispatcher.domain.capacity import node_capacity
 from dispatcher.domain.status import Kind, Status
 from schedulers.core.decision import Reason
-from schedulers.core.snapshot import ActiveJob, Dependency, Group, Node, PendingJob, World
+from schedulers.core.snapshot import (
+    ActiveJob,
+    Dependency,
+    Group,
+    Node,
+    Pause,
+    PendingJob,
+    Tenant,
+    Usage,
+    World,
+)
+
+#: Seconds over which what ended jobs have used counts against their tenant's turn.
+LATELY: Final = 60
 
 _PENDING = """
-    SELECT id, kind, name, organization_id, rank, task_impact, forks, preferred_groups,
-           host_lock, lock_keys, strikes, pending_reason
+    SELECT job.id, kind, job.name, organization_id, rank, task_impact, forks, preferred_groups,
+           host_lock, lock_keys, strikes, pending_reason, job_template_id,
+           workflow_job_template_id, project_id, inventory_id, inventory_source_id,
+           allow_simultaneous,
+           EXTRACT(epoch FROM job.created)::double precision AS created_at
     FROM job
     WHERE status = 'pending' AND dependencies_processed AND kind <> 'approval'
       AND (quarantined_until IS NULL OR quarantined_until <= dispatcher_now())
@@ -31,6 +47,10 @@ def read_world(connection: Connection, *, reserve_after: float) -> World:
         groups=_groups(connection),
         active=_active(connection),
         reserve_after=reserve_after,
+        tenants=_tenants(connection),
+        recent=_recent(connection),
+        template_limits=_template_limits(connection),
+        pauses=_pauses(connection),
     )
 
 
@@ -77,11 +97,51 @@ def _groups(connection: Connection) -> tuple[Group, ...]:
     )
 
 
+def _tenants(connection: Connection) -> tuple[Tenant, ...]:
+    rows = connection.execute(
+        text("SELECT id, name, weight, max_concurrent_jobs FROM organization")
+    )
+    return tuple(Tenant(row.id, row.name, row.weight, row.max_concurrent_jobs) for row in rows)
+
+
+def _template_limits(connection: Connection) -> tuple[tuple[int, int], ...]:
+    rows = connection.execute(
+        text("SELECT id, max_concurrent_jobs FROM job_template WHERE max_concurrent_jobs > 0")
+    )
+    return tuple((row.id, row.max_concurrent_jobs) for row in rows)
+
+
+def _pauses(connection: Connection) -> tuple[Pause, ...]:
+    rows = connection.execute(
+        text("SELECT instance_group_id, organization_id, reason FROM pause ORDER BY id")
+    )
+    return tuple(Pause(row.instance_group_id, row.organization_id, row.reason) for row in rows)
+
+
+def _recent(connection: Connection) -> tuple[Usage, ...]:
+    """What ended jobs have used lately, by tenant and minute of creation."""
+    rows = connection.execute(
+        text(
+            "SELECT organization_id, floor(EXTRACT(epoch FROM created) / 60) * 60 AS minute,"
+            " sum(task_impact * EXTRACT(epoch FROM finished - greatest(started, since))) AS used"
+            " FROM job, (SELECT dispatcher_now() - make_interval(secs => :lately) AS since) AS s"
+            " WHERE finished > since AND started IS NOT NULL"
+            " GROUP BY 1, 2"
+        ),
+        {"lately": LATELY},
+    )
+    return tuple(
+        Usage(row.organization_id, float(row.minute), float(row.used) / LATELY) for row in rows
+    )
+
+
 def _active(connection: Connection) -> tuple[ActiveJob, ...]:
     rows = connection.execute(
         text(
             "SELECT id, kind, status, organization_id, node_id, instance_group_id, task_impact,"
-            " forks, host_lock, lock_keys FROM job WHERE status IN ('waiting', 'running')"
+            " forks, host_lock, lock_keys, job_template_id, workflow_job_template_id, project_id,"
+            " inventory_id, inventory_source_id, allow_simultaneous, EXTRACT(epoch FROM created)::double precision AS created_at"
+            " FROM job WHERE status IN ('waiting', 'running')"
         )
     )
     return tuple(
@@ -96,6 +156,13 @@ def _active(connection: Connection) -> tuple[ActiveJob, ...]:
             forks=row.forks,
             host_lock=row.host_lock,
             lock_keys=tuple(row.lock_keys),
+            created=row.created_at,
+            job_template_id=row.job_template_id,
+            workflow_job_template_id=row.workflow_job_template_id,
+            project_id=row.project_id,
+            inventory_id=row.inventory_id,
+            inventory_source_id=row.inventory_source_id,
+            allow_simultaneous=row.allow_simultaneous,
         )
         for row in rows
     )
@@ -103,31 +170,44 @@ def _active(connection: Connection) -> tuple[ActiveJob, ...]:
 
 def read_candidates(
     connection: Connection, cursors: Mapping[str, Any], size: int
-) -> tuple[list[PendingJob], dict[int, Reason]]:
-    """The next ``size`` candidates of the TaskManager in the stored order.
+) -> tuple[list[PendingJob], dict[int, Reason], bool]:
+    """About the next ``size`` candidates of the TaskManager: of each tenant its weight's share.
 
-    Read by keyset for each tenant, behind that tenant's cursor, and merged by rank.
+    Read by keyset for each tenant, behind that tenant's cursor, at least one of each; the planner
+    merges them by turns.
 
     Args:
         cursors: tenant → (rank, id) of the last job that was read; empty: from the head.
 
     Returns:
-        The jobs, and the reasons that are stored for them.
+        The jobs, the reasons that are stored for them, and whether there may be more behind.
     """
     rows = connection.execute(
         text(
             f"""
-            SELECT found.* FROM organization
-            LEFT JOIN unnest(CAST(:tenants AS bigint[]), CAST(:ranks AS double precision[]),
-                             CAST(:ids AS bigint[])) AS behind(tenant, rank, id)
-                ON behind.tenant = organization.id
+            WITH tenant AS (
+                SELECT organization.id, weight, COALESCE(behind.rank, '-infinity') AS after_rank,
+                       COALESCE(behind.id, 0) AS after_id
+                FROM organization
+                LEFT JOIN unnest(CAST(:tenants AS bigint[]), CAST(:ranks AS double precision[]),
+                                 CAST(:ids AS bigint[])) AS behind(tenant, rank, id)
+                    ON behind.tenant = organization.id
+            ), present AS (
+                SELECT id, after_rank, after_id,
+                       ceil(:size * weight / sum(weight) OVER ())::int AS share
+                FROM tenant
+                WHERE EXISTS (
+                    {_PENDING} AND organization_id = tenant.id
+                      AND (rank, job.id) > (after_rank, after_id)
+                    ORDER BY rank, job.id LIMIT 1
+                )
+            )
+            SELECT found.*, share FROM present
             CROSS JOIN LATERAL (
-                {_PENDING}
-                  AND organization_id = organization.id
-                  AND (rank, id) > (COALESCE(behind.rank, '-infinity'), COALESCE(behind.id, 0))
-                ORDER BY rank, id LIMIT :size
+                {_PENDING} AND organization_id = present.id
+                  AND (rank, job.id) > (after_rank, after_id)
+                ORDER BY rank, job.id LIMIT share
             ) AS found
-            ORDER BY rank, id LIMIT :size
             """
         ),
         {
@@ -137,7 +217,10 @@ def read_candidates(
             "size": size,
         },
     ).all()
-    return _candidates(connection, rows)
+    shares = {row.organization_id: row.share for row in rows}
+    read = Counter(row.organization_id for row in rows)
+    more = any(read[tenant] >= share for tenant, share in shares.items())
+    return *_candidates(connection, rows), more
 
 
 def read_named_candidates(
@@ -169,6 +252,13 @@ def _candidates(
             lock_keys=tuple(row.lock_keys),
             dependencies=tuple(depends_on.get(row.id, ())),
             strikes=row.strikes,
+            created=row.created_at,
+            job_template_id=row.job_template_id,
+            workflow_job_template_id=row.workflow_job_template_id,
+            project_id=row.project_id,
+            inventory_id=row.inventory_id,
+            inventory_source_id=row.inventory_source_id,
+            allow_simultaneous=row.allow_simultaneous,
         )
         for row in rows
     ]

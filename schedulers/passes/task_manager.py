@@ -12,6 +12,7 @@ from dispatcher.db import quarantine
 from dispatcher.db.row_locks import lock_free_jobs
 from dispatcher.settings import Settings
 from schedulers.core.decision import Begin, Block, Fail, Hold, Reason, Start, Strike
+from schedulers.core.fairness import own_order
 from schedulers.core.plan_tasks import Ledger, plan_window
 from schedulers.core.reasons import cause
 from schedulers.core.snapshot import PendingJob
@@ -54,12 +55,13 @@ class Candidates:
 
     def read(self, connection: Connection, cursors: Cursors, size: int) -> Window[PendingJob]:
         """The next candidates by keyset; see :func:`snapshots.read_candidates`."""
-        jobs, reasons = snapshots.read_candidates(connection, cursors, size)
-        self._reasons = reasons
-        behind = dict(cursors)
+        jobs, self._reasons, more = snapshots.read_candidates(connection, cursors, size)
+        last: dict[str, tuple[float, int]] = {}
         for job in jobs:
-            behind[str(job.organization_id)] = [job.rank, job.id]
-        return Window(jobs, behind if len(jobs) == size else {})
+            tenant, place = str(job.organization_id), own_order(job)
+            last[tenant] = max(place, last.get(tenant, place))
+        behind = {**cursors, **{tenant: list(place) for tenant, place in last.items()}}
+        return Window(jobs, behind if more else {})
 
     def named(self, connection: Connection, ids: Collection[int]) -> Sequence[PendingJob]:
         """Those of the given jobs that are still candidates."""

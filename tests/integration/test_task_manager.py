@@ -321,7 +321,7 @@ def test_every_pending_job_is_decided_about_exactly_once_in_a_pass(
     assert sorted(decided) == jobs
 
 
-def test_tenants_are_read_together_in_the_stored_order(
+def test_of_each_tenant_a_window_has_its_weights_share_in_the_stored_order(
     engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     windows: list[list[int]] = []
@@ -333,15 +333,75 @@ def test_tenants_are_read_together_in_the_stored_order(
     monkeypatch.setattr(task_manager, "plan_window", plan)
     with changed(engine) as connection:
         other = connection.execute(
-            text("INSERT INTO organization (name) VALUES ('Other') RETURNING id")
+            text("INSERT INTO organization (name, weight) VALUES ('Other', 3) RETURNING id")
         ).scalar_one()
-        jobs = []
-        for n in range(240):
-            columns = {"organization_id": other} if n % 3 == 0 else {}
-            jobs.append(make_job(connection, **columns))
+        first = make_jobs(connection, 140)
+        second = make_jobs(connection, 90, organization_id=other)
     with runner(settings) as running:
         running.trigger(TASK)
-    assert windows == [jobs[:100], jobs[100:]]
+    assert [sorted(window) for window in windows] == [
+        first[:25] + second[:75],
+        first[25:140] + second[75:],
+    ]
+
+
+def test_pauses_and_limits_of_tenants_and_templates_hold(engine: Engine, running: Runner) -> None:
+    with changed(engine) as connection:
+        make_node(connection, capacity=100)
+        connection.execute(text("UPDATE organization SET max_concurrent_jobs = 3"))
+        organization, template = connection.execute(
+            text(
+                "INSERT INTO job_template (organization_id, name, playbook, max_concurrent_jobs)"
+                " SELECT id, 'deploy', 'site.yml', 1 FROM organization RETURNING organization_id, id"
+            )
+        ).one()
+        first, second = make_jobs(connection, 2, job_template_id=template)
+        alone, waits = make_jobs(connection, 2, allow_simultaneous=False)
+        others = make_jobs(connection, 2)
+        connection.execute(
+            text("INSERT INTO pause (organization_id, reason) VALUES (:id, 'audit')"),
+            {"id": organization},
+        )
+    running.trigger(TASK)
+    assert {job_row(engine, i).pending_reason["code"] for i in (first, waits, others[0])} == {
+        "paused"
+    }
+    with changed(engine) as connection:
+        connection.execute(text("DELETE FROM pause"))
+    running.trigger(TASK)
+    assert [job_row(engine, i).status for i in (first, alone, waits)] == ["waiting"] * 3
+    assert job_row(engine, second).pending_reason["code"] == "template_limit"
+    assert job_row(engine, others[0]).pending_reason["code"] == "tenant_limit"
+    with changed(engine) as connection:
+        connection.execute(text("UPDATE organization SET max_concurrent_jobs = 0"))
+    running.trigger(TASK)
+    assert [job_row(engine, i).status for i in others] == ["waiting"] * 2
+
+
+def test_tenants_take_turns_by_weight_and_what_ended_lately_counts(
+    engine: Engine, running: Runner
+) -> None:
+    with changed(engine) as connection:
+        make_node(connection, capacity=8)
+        other = connection.execute(
+            text("INSERT INTO organization (name, weight) VALUES ('Other', 3) RETURNING id")
+        ).scalar_one()
+        first = make_jobs(connection, 10)
+        second = make_jobs(connection, 10, organization_id=other)
+    running.trigger(TASK)
+    assert statuses(engine) == {"waiting": 4, "pending": 16}
+    assert [job_row(engine, job_id).status for job_id in [first[0], *second[:3]]] == ["waiting"] * 4
+    with changed(engine) as connection:
+        connection.execute(
+            text(
+                "UPDATE job SET status = 'successful', outcome = 'successful', events_complete = true,"
+                " started = dispatcher_now() - interval '50 s', finished = dispatcher_now()"
+                " WHERE status = 'waiting'"
+            )
+        )
+        connection.execute(text("UPDATE organization SET weight = 1"))
+    running.trigger(TASK)
+    assert [job_row(engine, job_id).status for job_id in first[1:4]] == ["waiting"] * 3
 
 
 def test_the_head_is_looked_at_between_windows_when_something_was_asked_for(

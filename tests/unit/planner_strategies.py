@@ -13,15 +13,27 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 
 from dispatcher.domain.status import Kind, Status
-from schedulers.core.snapshot import ActiveJob, Dependency, Group, Node, PendingJob, World
+from schedulers.core.snapshot import (
+    ActiveJob,
+    Dependency,
+    Group,
+    Node,
+    Pause,
+    PendingJob,
+    Tenant,
+    Usage,
+    World,
+)
 from tests.unit.worlds import NOW, OLD, YOUNG, active, group, node, pending
 
 HOSTS = [f"host:{letter}" for letter in "abcdef"]
 LOCKS = ["none", "none", "shared", "exclusive"]
-NODE_KINDS = [Kind.PLAYBOOK] * 6 + [Kind.PROJECT_UPDATE, Kind.CLEANUP]
+NODE_KINDS = [Kind.PLAYBOOK] * 9 + [Kind.PROJECT_UPDATE, Kind.INVENTORY_UPDATE, Kind.CLEANUP]
 #: Mostly what succeeded: a job that fails or is blocked at once tests nothing else.
 STATUSES = [Status.SUCCESSFUL] * 12 + list(Status)
 ODD_NODES = [{"state": "suspect"}, {"draining": True}, {"enabled": False}, {"accepting": False}]
+
+CREATED = [OLD, OLD + 61, YOUNG]
 
 SEEDS = st.integers(0, 2**32)
 
@@ -45,7 +57,29 @@ def _world(seed: int, size: int, busy: int) -> World:
     nodes = tuple(_node(chance, node_id) for node_id in ids)
     groups = tuple(_group(chance, group_id, ids) for group_id in (1, 2, 3))
     jobs = tuple(_active(chance, job_id, ids) for job_id in range(500, 500 + busy))
-    return World(now=NOW, nodes=nodes, groups=groups, active=jobs)
+    return World(
+        now=NOW,
+        nodes=nodes,
+        groups=groups,
+        active=jobs,
+        tenants=tuple(
+            Tenant(id, f"t{id}", chance.choice([1.0, 2.0, 0.3]), chance.choice([0, 0, 4]))
+            for id in (1, 2)
+        ),
+        recent=tuple(
+            Usage(chance.randint(1, 3), chance.choice(CREATED), chance.randint(0, 9) / 3)
+            for _ in range(chance.randint(0, 2))
+        ),
+        template_limits=tuple((id, 2) for id in (1, 2) if chance.random() < 0.5),
+        pauses=_pauses(chance),
+    )
+
+
+def _pauses(chance: random.Random) -> tuple[Pause, ...]:
+    pauses = [Pause(), Pause(group_id=chance.randint(1, 3)), Pause(organization_id=1)]
+    return tuple(
+        pause for pause, p in zip(pauses, (0.05, 0.2, 0.2), strict=True) if chance.random() < p
+    )
 
 
 def _node(chance: random.Random, id: int) -> Node:
@@ -71,8 +105,19 @@ def _active(chance: random.Random, id: int, ids: Sequence[int]) -> ActiveJob:
         kind=chance.choice(NODE_KINDS),
         status=chance.choice([Status.WAITING, Status.RUNNING]),
         forks=chance.randint(1, 5),
+        organization_id=chance.randint(1, 3),
+        created=chance.choice(CREATED),
+        **_things(chance),
         **_locks(chance),
     )
+
+
+def _things(chance: random.Random) -> dict[str, object]:
+    """What the job runs, mostly nothing that others run too."""
+    names = ("job_template_id", "project_id", "inventory_id", "inventory_source_id")
+    things: dict[str, object] = {name: chance.choice([None, None, None, 1, 2]) for name in names}
+    things["workflow_job_template_id"] = chance.choice([None, 1])
+    return things | {"allow_simultaneous": chance.random() < 0.5}
 
 
 def _locks(chance: random.Random) -> dict[str, object]:
@@ -89,6 +134,9 @@ def _backlog(chance: random.Random, size: int, ranks: Sequence[float]) -> list[P
             rank=chance.choice(ranks),
             kind=Kind.WORKFLOW if chance.random() < 0.1 else chance.choice(NODE_KINDS),
             forks=chance.randint(1, 8),
+            organization_id=chance.randint(1, 3),
+            created=chance.choice(CREATED),
+            **_things(chance),
             dependencies=_dependencies(chance),
             **_locks(chance),
         )

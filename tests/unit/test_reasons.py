@@ -22,6 +22,14 @@ HOSTS = ["host:10.0.0.1:22", "host:10.0.0.2:22", "host:10.0.0.3:22"]
 EXAMPLES = {
     "dependency": {"jobs": [3, 4], "jobs_total": 2},
     "host_lock": {"jobs": [3, 4], "jobs_total": 4, "ahead": [7], "keys": HOSTS, "keys_total": 7},
+    "project_update": {"project": 7, "jobs": [3], "ahead": []},
+    "source_update": {"source": 5, "jobs": [3], "ahead": []},
+    "inventory_update": {"inventory": 6, "jobs": [3, 4], "ahead": []},
+    "same_template": {"template": 8, "jobs": [3], "ahead": [7]},
+    "same_workflow_template": {"workflow_template": 9, "jobs": [3], "ahead": []},
+    "paused": {"scope": "group", "name": "dmz", "why": "disk is full"},
+    "tenant_limit": {"tenant": "Ops", "allowed": 2, "used": 2} | HELD,
+    "template_limit": {"template": 8, "allowed": 1, "used": 1} | ONE,
     "exclusive_kind": {"kind": "cleanup", "jobs": [3], "ahead": []},
     "no_capacity": FULL | HELD,
     "node_limit": {"group": "default", "nodes": 2} | ONE,
@@ -91,6 +99,12 @@ def test_every_example_has_the_data_of_its_code():
             "group_limit",
             LIMIT | ONE | {"needed": 21},
             "Needs 21, more than max_forks of group default ever allows (20).",
+        ),
+        ("paused", {"scope": "all", "name": "", "why": ""}, "Everything is paused."),
+        (
+            "paused",
+            {"scope": "tenant", "name": "Ops", "why": "audit."},
+            "Organization Ops is paused: audit.",
         ),
         (
             "all_drained",

@@ -167,6 +167,7 @@ job = Table(
         "quarantined_until",
         postgresql_where=text("status = 'pending' AND quarantined_until IS NOT NULL"),
     ),
+    Index("ix_job_finished", "finished", postgresql_where=text("finished IS NOT NULL")),
     Index("ix_job_active", "node_id", postgresql_where=text("status IN ('waiting', 'running')")),
     Index(
         "ix_job_running_workflows",

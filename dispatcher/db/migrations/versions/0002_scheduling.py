@@ -807,6 +807,13 @@ def upgrade() -> None:
         postgresql_where=sa.text("status IN ('pending', 'waiting', 'running')"),
     )
     op.create_index(
+        "ix_job_finished",
+        "job",
+        ["finished"],
+        unique=False,
+        postgresql_where=sa.text("finished IS NOT NULL"),
+    )
+    op.create_index(
         "ix_job_inventory_updates",
         "job",
         ["inventory_source_id", sa.literal_column("finished DESC")],
