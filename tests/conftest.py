@@ -10,6 +10,7 @@ import fcntl
 import itertools
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ def pytest_configure() -> None:
     """Settings of whoever runs the tests are not settings of the tests."""
     for name in [name for name in os.environ if name.startswith(settings_module.PREFIX)]:
         del os.environ[name]
+    # a session that is told to end takes its servers and stacks along
+    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
 
 
 def _remove_abandoned() -> None:
