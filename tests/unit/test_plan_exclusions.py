@@ -147,7 +147,8 @@ def test_an_old_job_without_room_keeps_its_place_in_the_limits_of_tenant_and_tem
 
 
 def test_an_old_job_at_the_limit_of_its_tenant_keeps_no_node_idle():
-    here = limited(1, [active(90)])
+    # the other tenant has more in use, so that its job is decided about later
+    here = limited(1, [active(90), active(91, 1, 3, organization_id=2)])
     here = replace(here, nodes=(node(1, 10),))
     decided = plan(here, pending(1, 9, age=60), of_other(2))
     assert places(decided) == {2: 1}
