@@ -12,6 +12,7 @@ import pytest
 from dispatcher import clock
 from dispatcher.domain.host_pattern import PatternError, resolve
 from dispatcher.domain.inventory import Inventory, parse_inventory
+from tests.programs import installed
 
 INVENTORY = """
 lone ansible_host=192.0.2.1
@@ -95,7 +96,7 @@ def theirs_at_once(patterns: list[str], limit: str, tmp_path: Path) -> dict[str,
     """The hosts of many patterns: each is a play of one playbook."""
     plays = "".join(f"- hosts: {_quoted(pattern)}\n" for pattern in patterns)
     (tmp_path / "site.yml").write_text(plays)
-    arguments = ["ansible-playbook", str(tmp_path / "site.yml"), "--list-hosts"]
+    arguments = [installed("ansible-playbook"), str(tmp_path / "site.yml"), "--list-hosts"]
     answer = run(arguments + ([f"--limit={limit}"] if limit else []), tmp_path)
     assert answer.returncode == 0, answer.stderr
     plays_shown = re.split(r"\n  play #\d+ ", answer.stdout)[1:]
@@ -125,7 +126,7 @@ REFUSED = [p for p in PATTERNS if ours(p, "", parse_inventory(INVENTORY)) == ERR
 def test_what_is_refused_fails_in_ansible_too(
     pattern: str, inventory: Inventory, tmp_path: Path
 ) -> None:
-    answer = run(["ansible", "all", "--list-hosts", f"--limit={pattern}"], tmp_path)
+    answer = run([installed("ansible"), "all", "--list-hosts", f"--limit={pattern}"], tmp_path)
     assert answer.returncode != 0, answer.stdout
 
 
@@ -146,7 +147,7 @@ def test_what_is_refused_fails_in_ansible_too(
 def test_the_order_is_that_of_ansible(
     pattern: str, limit: str, inventory: Inventory, tmp_path: Path
 ) -> None:
-    arguments = ["ansible", pattern, "--list-hosts"]
+    arguments = [installed("ansible"), pattern, "--list-hosts"]
     answer = run(arguments + ([f"--limit={limit}"] if limit else []), tmp_path)
     theirs = [line.strip() for line in answer.stdout.splitlines()[1:]]
     assert ours(pattern, limit, inventory) == theirs

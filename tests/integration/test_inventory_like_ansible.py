@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dispatcher.domain.inventory import InventoryError, parse_inventory
+from tests.programs import installed
 
 CORPUS = Path(__file__).parent.parent / "fixtures" / "inventories"
 GOOD = sorted(p.relative_to(CORPUS) for d in ("ini", "yaml") for p in (CORPUS / d).iterdir())
@@ -25,7 +26,7 @@ def ansible_inventory(
     """What Ansible makes of files."""
     arguments = [argument for source in sources for argument in ("-i", str(source))]
     return subprocess.run(
-        ["ansible-inventory", *arguments, "--list"],
+        [installed("ansible-inventory"), *arguments, "--list"],
         capture_output=True,
         text=True,
         check=False,

@@ -13,6 +13,7 @@ import pytest
 
 from examples.host_install import ssh_hosts as example
 from examples.host_install.ssh_hosts import SshHost
+from tests.programs import installed
 from tests.waiting import wait_until
 
 pytest_plugins = ("tests.fixtures.ssh_hosts",)
@@ -38,7 +39,7 @@ def install(hosts: list[SshHost], directory: Path) -> dict[str, int]:
     inventory.write_text(example.inventory(hosts))
     known_hosts = directory / "known_hosts"
     answer = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, "site.yml"],
+        [installed("ansible-playbook"), "-i", inventory, "site.yml"],
         cwd=EXAMPLE,
         env={
             "PATH": os.environ["PATH"],
