@@ -167,7 +167,7 @@ def _related(row: Row) -> dict[str, str]:
     url = url_of("jobs", row["id"])
     related = {
         name: f"{url}{name}/"
-        for name in ("job_events", "stdout", "job_host_summaries", "cancel", "stream")
+        for name in ("job_events", "stdout", "job_host_summaries", "cancel", "stream", "explain")
     }
     if row["instance_group_id"] is not None:
         related["instance_group"] = url_of("instance_groups", row["instance_group_id"])
