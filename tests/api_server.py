@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
@@ -40,6 +42,30 @@ class Api:
     anonymous: httpx.Client
     services: Services | None = None
     process: subprocess.Popen[bytes] | None = field(default=None)
+
+
+def filled(path: str, **values: object) -> str:
+    """A path of the description with numbers in it: those given, else 1."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        return str(values.get(name, "a" * 64 if name == "digest" else 1))
+
+    return re.sub(r"\{(\w+)\}", value, path)
+
+
+def smallest_body(description: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any] | None:
+    """The fields that an operation's body requires, with values of their types."""
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is None:
+        return None
+    schema = description["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[-1]]
+    values = {"integer": 1, "string": "x", "boolean": True, "number": 1, "array": [], "object": {}}
+    return {
+        name: schema["properties"][name].get("examples", [values.get(facts.get("type"))])[0]
+        for name, facts in schema["properties"].items()
+        if name in schema.get("required", ())
+    }
 
 
 def _token(engine: Engine, name: str = "tests") -> str:

@@ -26,6 +26,7 @@ from dispatcher.api.v2 import (
     job_events,
     jobs,
     metrics,
+    organizations,
     ping,
     root,
     runs,
@@ -49,6 +50,7 @@ _TAGS: Final = [
     {"name": "content", "description": "Upload what runs need: content bundles by digest."},
     {"name": "jobs", "description": "Follow and cancel jobs; read their events and output."},
     {"name": "instances", "description": "Nodes and groups of nodes."},
+    {"name": "organizations", "description": "Tenants: shares, limits, pauses."},
     {"name": "cluster", "description": "The cluster as a whole."},
     {"name": "maps", "description": "Where everything is."},
     {"name": "health", "description": "For probes."},
@@ -67,6 +69,7 @@ _ROUTERS: Final = (
     stream.router,
     instances.router,
     instance_groups.router,
+    organizations.router,
     metrics.router,
 )
 

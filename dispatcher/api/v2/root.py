@@ -18,6 +18,7 @@ RESOURCES: Final = (
     "instances",
     "jobs",
     "metrics",
+    "organizations",
     "ping",
     "runs",
 )

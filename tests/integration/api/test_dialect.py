@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dispatcher.db import job_queries
-from tests.api_server import Api
+from tests.api_server import Api, filled
 from tests.factories import add_events, finish_job, make_job, make_node
 from tests.integration.api.conftest import Shared
 
@@ -27,10 +27,9 @@ def job(shared: Shared) -> int:
 
 
 def _readable(api: Api, job: int) -> list[str]:
-    values = {"job_id": job, "counter": 1, "instance_id": 1, "group_id": 1}
     paths = api.http.get("/openapi.json").json()["paths"]
     return [
-        path.format(**values)
+        filled(path, job_id=job)
         for path, found in paths.items()
         if "get" in found and "{digest}" not in path
     ]
