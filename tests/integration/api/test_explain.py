@@ -174,5 +174,7 @@ def test_an_explanation_writes_nothing(api: Api, engine: Engine) -> None:
         row = connection.execute(
             text("SELECT xmin, pending_reason FROM job WHERE id = :i"), {"i": job_id}
         ).one()
-        holders = connection.scalar(text("SELECT count(*) FROM manager_lease WHERE holder IS NOT NULL"))
+        holders = connection.scalar(
+            text("SELECT count(*) FROM manager_lease WHERE holder IS NOT NULL")
+        )
     assert (row.xmin, row.pending_reason, holders) == (before, None, 0)
