@@ -57,8 +57,8 @@ def filled(path: str, **values: object) -> str:
 def smallest_body(description: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any] | None:
     """The fields that an operation's body requires, with values of their types."""
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
-    if content is None:
-        return None
+    if content is None or "$ref" not in content["schema"]:
+        return None  # none, or an optional one
     schema = description["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[-1]]
     values = {"integer": 1, "string": "x", "boolean": True, "number": 1, "array": [], "object": {}}
     return {

@@ -16,11 +16,17 @@ RESOURCES: Final = (
     "content",
     "instance_groups",
     "instances",
+    "job_templates",
     "jobs",
     "metrics",
     "organizations",
     "ping",
     "runs",
+    "workflow_approvals",
+    "workflow_job_nodes",
+    "workflow_job_template_nodes",
+    "workflow_job_templates",
+    "workflow_jobs",
 )
 
 
