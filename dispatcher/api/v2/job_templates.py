@@ -78,7 +78,7 @@ def render_one(row: Row) -> dict[str, Any]:
         "skip_tags": ",".join(row["skip_tags"]),
         "related": {
             **{name: url_of(_PARENTS[name], row[f"{name}_id"]) for name in present},
-            **{name: f"{shown['url']}{name}/" for name in ("launch", "survey_spec")},
+            **{name: f"{shown['url']}{name}/" for name in ("launch", "schedules", "survey_spec")},
             "jobs": f"{ROOT}jobs/?job_template={row['id']}",
         },
         "summary_fields": {

@@ -22,6 +22,7 @@ RESOURCES: Final = (
     "organizations",
     "ping",
     "runs",
+    "schedules",
     "workflow_approvals",
     "workflow_job_nodes",
     "workflow_job_template_nodes",

@@ -144,6 +144,10 @@ def _exists(connection: Connection, workflow: int) -> bool:
 
 
 def _change(connection: Connection, node_id: int, given: dict[str, Any], _by: str) -> Owed:
+    row = objects.read_row(connection, NODE, node_id)
+    same = row["workflow_job_template_id"]
+    if given.pop("workflow_job_template", same) != same:
+        raise InvalidRequest({"workflow_job_template": "cannot be changed"})
     with renamed(_FIELDS):
         changed = changes_of(given, save.read_node(connection, node_id).prompts)
         # what belongs to the other kind goes, unless it is said anew

@@ -97,7 +97,10 @@ def render_one(row: Row) -> dict[str, Any]:
         "inventory": row["prompts"].get("inventory"),
         "limit": row["prompts"].get("limit", ""),
         "related": {
-            **{name: f"{shown['url']}{name}/" for name in ("launch", "workflow_nodes", "graph")},
+            **{
+                name: f"{shown['url']}{name}/"
+                for name in ("launch", "schedules", "workflow_nodes", "graph")
+            },
             "organization": url_of("organizations", row["organization_id"]),
             "workflow_jobs": f"{ROOT}workflow_jobs/?workflow_job_template={row['id']}",
         },

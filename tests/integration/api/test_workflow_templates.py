@@ -175,6 +175,10 @@ def test_nodes_are_made_linked_changed_and_removed(
     }
     assert changed.json()["extra_data"] == {}
     assert api.http.get(fetch["url"]).json()["success_nodes"] == [build["id"]]
+    body = {"workflow_job_template": workflow["id"], "limit": "b"}
+    assert api.http.put(build["url"], json=body).json()["limit"] == "b"
+    moved = api.http.put(build["url"], json={"workflow_job_template": 999})
+    assert (moved.status_code, list(moved.json())) == (400, ["workflow_job_template"])
     assert api.http.delete(build["url"]).status_code == 204
     assert api.http.get(fetch["url"]).json()["success_nodes"] == []
 
