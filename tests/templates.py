@@ -98,3 +98,12 @@ def make_template(
     return connection.execute(
         insert(t.job_template).values(values | columns).returning(t.job_template.c.id)
     ).scalar_one()
+
+
+def make_one_of_each(connection: Connection) -> dict[str, int]:
+    """An object of each kind that callers make, and an update of it: resource → its number."""
+    project = make_project(connection)
+    return {
+        "projects": project,
+        "project_updates": updated(connection, project),
+    }

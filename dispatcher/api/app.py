@@ -27,6 +27,8 @@ from dispatcher.api.v2 import (
     metrics,
     organizations,
     ping,
+    project_updates,
+    projects,
     root,
     runs,
     stdout,
@@ -50,6 +52,7 @@ _TAGS: Final = [
     {"name": "jobs", "description": "Follow and cancel jobs; read their events and output."},
     {"name": "instances", "description": "Nodes and groups of nodes."},
     {"name": "organizations", "description": "Tenants: shares, limits, pauses."},
+    {"name": "projects", "description": "Where playbooks come from, and their updates."},
     {"name": "cluster", "description": "The cluster as a whole."},
     {"name": "maps", "description": "Where everything is."},
     {"name": "health", "description": "For probes."},
@@ -68,6 +71,8 @@ _ROUTERS: Final = (
     instances.router,
     instance_groups.router,
     organizations.router,
+    projects.router,
+    project_updates.router,
     metrics.router,
 )
 

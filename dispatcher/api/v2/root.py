@@ -20,6 +20,8 @@ RESOURCES: Final = (
     "metrics",
     "organizations",
     "ping",
+    "project_updates",
+    "projects",
     "runs",
 )
 
