@@ -59,8 +59,8 @@ def filled(path: str, ids: Mapping[str, int] | None = None) -> str:
 def smallest_body(description: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any] | None:
     """The fields that an operation's body requires, with values of their types."""
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
-    if content is None:
-        return None
+    if content is None or "$ref" not in content["schema"]:
+        return None if content is None else {}
     schema = description["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[-1]]
     values = {"integer": 1, "string": "x", "boolean": True, "number": 1, "array": [], "object": {}}
     return {

@@ -20,8 +20,13 @@ from dispatcher.api.services import Services
 from dispatcher.api.v2 import (
     cancel,
     content,
+    groups,
+    hosts,
     instance_groups,
     instances,
+    inventories,
+    inventory_sources,
+    inventory_updates,
     job_events,
     jobs,
     metrics,
@@ -53,6 +58,7 @@ _TAGS: Final = [
     {"name": "instances", "description": "Nodes and groups of nodes."},
     {"name": "organizations", "description": "Tenants: shares, limits, pauses."},
     {"name": "projects", "description": "Where playbooks come from, and their updates."},
+    {"name": "inventories", "description": "Hosts, groups, and where they come from."},
     {"name": "cluster", "description": "The cluster as a whole."},
     {"name": "maps", "description": "Where everything is."},
     {"name": "health", "description": "For probes."},
@@ -73,6 +79,11 @@ _ROUTERS: Final = (
     organizations.router,
     projects.router,
     project_updates.router,
+    inventories.router,
+    hosts.router,
+    groups.router,
+    inventory_sources.router,
+    inventory_updates.router,
     metrics.router,
 )
 
