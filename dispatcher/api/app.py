@@ -20,6 +20,7 @@ from dispatcher.api.services import Services
 from dispatcher.api.v2 import (
     cancel,
     content,
+    explain,
     groups,
     hosts,
     instance_groups,
@@ -73,6 +74,7 @@ _ROUTERS: Final = (
     job_events.router,
     stdout.router,
     cancel.router,
+    explain.router,
     stream.router,
     instances.router,
     instance_groups.router,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from dispatcher.domain.status import FINAL
@@ -68,6 +69,51 @@ class Job:
         if isinstance(code, int):
             return code
         return {"successful": 0, "canceled": 3}.get(self.status, _UNKNOWN_OUTCOME)
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """One thing that keeps a job from starting."""
+
+    code: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where a job stands, as ``jobs/N/explain/`` shows it.
+
+    Attributes:
+        words: one sentence.
+        blockers: in the order in which the planner asks.
+        position: among those that stay pending, from 1; None when no manager counts it yet.
+    """
+
+    id: int
+    status: str
+    words: str
+    blockers: tuple[Blocker, ...]
+    position: int | None
+    expected_start: datetime | None
+    expected_end: datetime | None
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Explanation:
+        position = body.get("position")
+        return cls(
+            id=int(body["id"]),
+            status=_text(body, "status"),
+            words=_text(body, "words"),
+            blockers=tuple(
+                Blocker(_text(each, "code"), _text(each, "words"))
+                for each in body.get("blockers") or ()
+            ),
+            position=position if isinstance(position, int) else None,
+            expected_start=_moment(body, "expected_start"),
+            expected_end=_moment(body, "expected_end"),
+            raw=body,
+        )
 
 
 @dataclass(frozen=True)
@@ -154,6 +200,11 @@ class Node:
             version=_text(body, "version"),
             raw=body,
         )
+
+
+def _moment(body: Mapping[str, Any], name: str) -> datetime | None:
+    value = _text(body, name)
+    return datetime.fromisoformat(value) if value else None
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:

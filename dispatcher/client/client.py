@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from dispatcher.client.answers import HostSummary, Job, JobEvent, Node
+from dispatcher.client.answers import Explanation, HostSummary, Job, JobEvent, Node
 from dispatcher.client.connection import CONNECT_TIMEOUT, Connection, raise_refusal
 from dispatcher.client.pack import Bundle
 
@@ -60,6 +60,10 @@ class Client:
     def job(self, job_id: int) -> Job:
         """One job as it is now."""
         return Job.of(self.connection.call("GET", f"jobs/{job_id}/").json())
+
+    def explain(self, job_id: int) -> Explanation:
+        """Why a job waits, where it is, or what became of it."""
+        return Explanation.of(self.connection.call("GET", f"jobs/{job_id}/explain/").json())
 
     def jobs(self, *, limit: int, status: str | None = None) -> list[Job]:
         """The newest jobs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
@@ -49,8 +50,9 @@ def _read_yaml(text: str) -> Any:
         _check_events(text)
         return yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as error:
-        line = "" if error.problem_mark is None else f"line {error.problem_mark.line + 1}: "
-        raise ValueError(f"{line}{error.problem or 'neither JSON nor YAML'}") from None
+        line = "" if error.problem_mark is None else f": line {error.problem_mark.line + 1}"
+        words = f": {error.problem}" if error.problem else ""
+        raise ValueError(f"neither JSON nor YAML{line}{words}") from None
     except yaml.YAMLError:
         raise ValueError("neither JSON nor YAML") from None
 
@@ -70,3 +72,8 @@ def _check_events(text: str) -> None:
         if problem is not None:
             line = event.start_mark.line + 1 if event.start_mark else 1
             raise ValueError(f"line {line}: {problem}")
+
+
+def show_variables(variables: Mapping[str, Any]) -> str:
+    """Variables as the text of an answer."""
+    return json.dumps(dict(variables), ensure_ascii=False)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dispatcher.domain.variables_text import read_variables
+from dispatcher.domain.variables_text import read_variables, show_variables
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,7 @@ from dispatcher.domain.variables_text import read_variables
 )
 def test_json_and_yaml_are_read(text: str, found: dict[str, Any]) -> None:
     assert read_variables(text) == found
+    assert read_variables(show_variables(found)) == found
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from dispatcher.actions import save_inventory as save
 from dispatcher.api.v2 import hosts, objects
 from dispatcher.api.v2.object_form import Stored, capabilities, named, stored
 from dispatcher.api.v2.resource import Row, url_of
-from dispatcher.api.v2.variables import WithVariables, add_variable_data, as_text
+from dispatcher.api.v2.variables import WithVariables, add_variable_data
 from dispatcher.broker.messages import Owed
 from dispatcher.db import inventory_queries as queries
+from dispatcher.domain.variables_text import show_variables
 
 
 class Group(Stored):
@@ -54,7 +55,7 @@ def _one(row: Row) -> dict[str, Any]:
     return {
         **stored(row, "group", "groups"),
         "inventory": row["inventory_id"],
-        "variables": as_text(row["variables"]),
+        "variables": show_variables(row["variables"]),
         "inventory_source": row["inventory_source_id"],
         "related": {
             "inventory": url_of("inventories", row["inventory_id"]),

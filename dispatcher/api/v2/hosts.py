@@ -12,9 +12,10 @@ from dispatcher.actions import save_inventory as save
 from dispatcher.api.v2 import objects
 from dispatcher.api.v2.object_form import Stored, capabilities, named, stored
 from dispatcher.api.v2.resource import Row, url_of
-from dispatcher.api.v2.variables import WithVariables, add_variable_data, as_text
+from dispatcher.api.v2.variables import WithVariables, add_variable_data
 from dispatcher.broker.messages import Owed
 from dispatcher.db import inventory_queries as queries
+from dispatcher.domain.variables_text import show_variables
 
 #: Groups of a host that are named in its summary.
 _MOST_GROUPS: Final = 5
@@ -71,7 +72,7 @@ def _one(row: Row, around: Sequence[Row]) -> dict[str, Any]:
         **stored(row, "host", "hosts"),
         "inventory": row["inventory_id"],
         "enabled": row["enabled"],
-        "variables": as_text(row["variables"]),
+        "variables": show_variables(row["variables"]),
         "address": row["address"],
         "inventory_source": row["inventory_source_id"],
         "gone": row["gone"],

@@ -12,10 +12,11 @@ from dispatcher.actions import save_inventory as save
 from dispatcher.api.v2 import groups, hosts, inventory_sources, objects
 from dispatcher.api.v2.object_form import Stored, capabilities, named, stored
 from dispatcher.api.v2.resource import ROOT, Row, url_of
-from dispatcher.api.v2.variables import WithVariables, add_variable_data, as_text
+from dispatcher.api.v2.variables import WithVariables, add_variable_data
 from dispatcher.broker.messages import Owed
 from dispatcher.db import inventory_queries as queries
 from dispatcher.db.listing import Listing
+from dispatcher.domain.variables_text import show_variables
 
 
 class Inventory(Stored):
@@ -66,7 +67,7 @@ def _one(row: Row, counts: dict[str, int]) -> dict[str, Any]:
         "organization": row["organization_id"],
         "kind": "",
         "host_filter": None,
-        "variables": as_text(row["variables"]),
+        "variables": show_variables(row["variables"]),
         "revision": row["revision"],
         "host_count": row["host_count"],
         "total_hosts": counts["hosts"],

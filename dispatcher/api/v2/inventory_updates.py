@@ -8,7 +8,8 @@ from pydantic import Field
 
 from dispatcher.api.v2 import updates
 from dispatcher.api.v2.job_models import JobInList
-from dispatcher.api.v2.resource import Row
+from dispatcher.api.v2.object_form import named
+from dispatcher.api.v2.resource import Row, url_of
 from dispatcher.db.update_queries import inventory_update_listing
 from dispatcher.domain.status import Kind
 
@@ -29,21 +30,20 @@ class LaunchedInventoryUpdate(InventoryUpdate):
 
 
 def _render(row: Row) -> dict[str, Any]:
-    return {
-        **updates.references(
-            row,
-            inventory=("inventories", "inventory"),
-            inventory_source=("inventory_sources", "source"),
-        ),
-        "inventory": row["inventory_id"],
-        "inventory_source": row["inventory_source_id"],
-        "unified_job_template": row["inventory_source_id"],
+    source = row["inventory_source_id"]
+    found: dict[str, Any] = {
+        "related": {},
+        "summary_fields": {},
+        "inventory_source": source,
+        "unified_job_template": source,
         "source": "scm",
         "source_path": row["inventory_path"] or "",
         "source_project": row["project_id"],
-        "scm_branch": row["scm_branch"] or "",
-        "scm_revision": row["revision"] or "",
     }
+    if source is not None:
+        found["related"] = {"inventory_source": url_of("inventory_sources", source)}
+        found["summary_fields"] = {"inventory_source": named(source, row["source_name"])}
+    return found
 
 
 INVENTORY_UPDATES: Final = updates.Updates(

@@ -1,16 +1,18 @@
-"""A launch is answered by what is stored, also when its commit was not answered."""
+"""Launches: an accepted job is answered, and never launched twice because a commit was not answered."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 from uuid import UUID, uuid4
 
+from fastapi import Header
 from sqlalchemy import Connection
 
 from dispatcher import clock, logs
 from dispatcher.actions.launched import Launched
 from dispatcher.api.auth import Caller
+from dispatcher.api.v2.resource import Row
 from dispatcher.broker.messages import Manager, wake
 from dispatcher.db import job_queries
 from dispatcher.errors import Unavailable
@@ -21,18 +23,33 @@ log = logs.get(__name__)
 #: its client may still be committing.
 _LOOKS: Final = (0.0, 0.2, 0.8)
 
+IdempotencyKey = Annotated[
+    str | None,
+    Header(description="The same key and body again, by the same token's name, is the same job."),
+]
+Launch = Callable[[Connection, str, UUID], Launched]
 T = TypeVar("T")
 
 
-def accept(
-    caller: Caller,
-    launch: Callable[[Connection, str, UUID], Launched],
-    read: Callable[[Connection, int], T],
+def launch(caller: Caller, act: Launch) -> tuple[Row, Launched]:
+    """:func:`launch_and_read` with the job's row."""
+    return launch_and_read(caller, act, _row)
+
+
+def _row(connection: Connection, job_id: int) -> Row:
+    row = job_queries.read_job(connection, job_id)
+    assert row is not None
+    return row
+
+
+def launch_and_read(
+    caller: Caller, act: Launch, read: Callable[[Connection, int], T]
 ) -> tuple[T, Launched]:
-    """Launch in one transaction and publish what is owed; the job as ``read`` finds it.
+    """Launch in a transaction, publish what is owed; the job as read, and what the action answered.
 
     Args:
-        launch: given the connection, the name of whoever asks, and the uuid for the job.
+        act: given the connection, the name of whoever asks, and the uuid of the job.
+        read: the job with this number.
 
     Raises:
         Unavailable: nothing was stored, as far as can be known.
@@ -41,7 +58,7 @@ def accept(
     try:
         with caller.named_transaction() as (connection, principal):
             sent = True
-            launched = launch(connection, principal, uuid)
+            launched = act(connection, principal, uuid)
             found = read(connection, launched.job_id)
     except Unavailable:
         if not sent:

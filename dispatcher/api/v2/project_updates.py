@@ -31,19 +31,15 @@ class LaunchedProjectUpdate(ProjectUpdate):
 
 
 def _render(row: Row) -> dict[str, Any]:
-    found = updates.references(row, project=("projects", "project"))
-    if row["found_digest"] is not None:
-        found["related"]["content"] = url_of("content", row["found_digest"])
+    digest = row["found_digest"]
     return {
-        **found,
-        "project": row["project_id"],
+        "related": {} if digest is None else {"content": url_of("content", digest)},
+        "summary_fields": {},
         "unified_job_template": row["project_id"],
         "scm_type": row["scm_type"] or "",
         "scm_url": row["scm_url"] or "",
         "local_path": row["local_path"] or "",
-        "scm_branch": row["scm_branch"] or "",
-        "scm_revision": row["revision"] or "",
-        "found_digest": row["found_digest"],
+        "found_digest": digest,
     }
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
 
-from dispatcher.actions.launch import PreparedRun, launch_run, prepare_run
-from dispatcher.actions.launched import Launched
+from dispatcher.actions.launch import Launched, PreparedRun, launch_run, prepare_run
 from dispatcher.api.auth import Caller, CallerParameter
 from dispatcher.api.body import JsonRoute
 from dispatcher.api.v2.job_models import Job
 from dispatcher.api.v2.jobs import answer
-from dispatcher.api.v2.launching import accept
-from dispatcher.api.v2.resource import Row
-from dispatcher.db import job_queries
+from dispatcher.api.v2.launching import IdempotencyKey, launch
 from dispatcher.domain.launch import RunRequest
 
 router = APIRouter(prefix="/api/v2/runs", tags=["runs"], route_class=JsonRoute)
@@ -118,19 +115,12 @@ class RunBody(BaseModel):
     },
 )
 def post_run(
-    caller: CallerParameter,
-    body: RunBody,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            description="The same key and body again, by the same token's name, is the same job."
-        ),
-    ] = None,
+    caller: CallerParameter, body: RunBody, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """The job is accepted when this is answered, whatever the broker does; it cannot be lost."""
     run = _prepared(caller, body.request())
 
-    def launch(connection: Connection, principal: str, uuid: UUID) -> Launched:
+    def act(connection: Connection, principal: str, uuid: UUID) -> Launched:
         return launch_run(
             connection,
             run,
@@ -140,14 +130,8 @@ def post_run(
             cipher=caller.services.cipher,
         )
 
-    row, launched = accept(caller, launch, _read)
+    row, launched = launch(caller, act)
     return answer(row, status_code=201 if launched.created else 200, located=True)
-
-
-def _read(connection: Connection, job_id: int) -> Row:
-    row = job_queries.read_job(connection, job_id)
-    assert row is not None
-    return row
 
 
 def _prepared(caller: Caller, request: RunRequest) -> RunRequest | PreparedRun:

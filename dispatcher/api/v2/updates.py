@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
-from fastapi import APIRouter, Depends, Header
+from fastapi import APIRouter, Depends
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
@@ -16,8 +16,7 @@ from dispatcher.actions.launched import Launched
 from dispatcher.api.auth import CallerParameter
 from dispatcher.api.v2 import cancel, job_events, objects, stdout
 from dispatcher.api.v2.jobs import JobId, render_in_list
-from dispatcher.api.v2.launching import accept
-from dispatcher.api.v2.object_form import named
+from dispatcher.api.v2.launching import IdempotencyKey, launch_and_read
 from dispatcher.api.v2.resource import (
     ROOT,
     ListQueryParameter,
@@ -33,14 +32,6 @@ from dispatcher.db.listing import Listing
 from dispatcher.domain.status import Kind, Status
 from dispatcher.errors import NotFound
 
-#: An optional header of launches.
-KeyHeader = Annotated[
-    str | None,
-    Header(
-        alias="Idempotency-Key",
-        description="The same key again, by the same token's name, is the same job.",
-    ),
-]
 #: Of a project or source that was never updated.
 NEVER_UPDATED: Final = "never updated"
 
@@ -87,7 +78,7 @@ class Updates:
         }
         del related["job_events"], related["job_host_summaries"]
         summary = {**job["summary_fields"], **own.pop("summary_fields")}
-        return {**job, **own, "url": url, "related": related, "summary_fields": summary}
+        return {**job, **own, "related": related, "summary_fields": summary}
 
     def read(self, connection: Connection, job_id: int) -> dict[str, Any]:
         """One update.
@@ -99,21 +90,6 @@ class Updates:
         if row is None:
             raise NotFound
         return self.one(row)
-
-
-def references(row: Row, **names: tuple[str, str]) -> dict[str, Any]:
-    """``related`` and ``summary_fields`` of those objects that still exist.
-
-    Args:
-        names: name → (resource, what its columns begin with).
-    """
-    found: dict[str, Any] = {"related": {}, "summary_fields": {}}
-    for name, (resource, column) in names.items():
-        object_id, title = row[f"{name}_id"], row[f"{column}_name"]
-        if object_id is not None:
-            found["related"][name] = url_of(resource, object_id)
-            found["summary_fields"][name] = named(object_id, title)
-    return found
 
 
 def last_of(
@@ -234,9 +210,9 @@ def add_launch(
         caller: CallerParameter,
         object_id: int,
         body: NoFields | None = None,
-        idempotency_key: KeyHeader = None,
+        idempotency_key: IdempotencyKey = None,
     ) -> dict[str, Any]:
-        found, made = accept(
+        found, made = launch_and_read(
             caller,
             lambda connection, by, uuid: launch(connection, object_id, by, idempotency_key, uuid),
             updates.read,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter
@@ -44,11 +43,6 @@ def _read(given: str) -> dict[str, Any]:
         return read_variables(given)
     except ValueError as error:
         raise InvalidRequest({"variables": str(error)}) from None
-
-
-def as_text(variables: Mapping[str, Any]) -> str:
-    """Variables in an answer."""
-    return json.dumps(variables, ensure_ascii=False)
 
 
 def _written(
