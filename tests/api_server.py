@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,21 +44,23 @@ class Api:
     process: subprocess.Popen[bytes] | None = field(default=None)
 
 
-def filled(path: str, **values: object) -> str:
-    """A path of the description with numbers in it: those given, else 1."""
+def filled(path: str, ids: Mapping[str, int] | None = None) -> str:
+    """A path of the description with numbers in it.
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
-        return str(values.get(name, "a" * 64 if name == "digest" else 1))
-
-    return re.sub(r"\{(\w+)\}", value, path)
+    Args:
+        ids: resource → number of an object; all other numbers are 1.
+    """
+    resource = path.removeprefix("/api/v2/").partition("/")[0]
+    first = (ids or {}).get(resource, 1)
+    path = re.sub(r"(?<=/)\{\w+_id\}", str(first), path, count=1)
+    return re.sub(r"\{\w+\}", "1", path.replace("{digest}", "a" * 64))
 
 
 def smallest_body(description: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any] | None:
     """The fields that an operation's body requires, with values of their types."""
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if content is None or "$ref" not in content["schema"]:
-        return None  # none, or an optional one
+        return None if content is None else {}
     schema = description["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[-1]]
     values = {"integer": 1, "string": "x", "boolean": True, "number": 1, "array": [], "object": {}}
     return {

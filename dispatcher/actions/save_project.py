@@ -31,6 +31,10 @@ PROJECT: Final = saving.Subject(
     },
     required=("organization_id", "name", "scm_type"),
     references={"organization_id": t.organization},
+    names={
+        "update_on_launch": "scm_update_on_launch",
+        "cache_timeout": "scm_update_cache_timeout",
+    },
 )
 
 

@@ -31,6 +31,7 @@ class Subject:
         references: column → table that its id must be in.
         fixed: columns that never change once it is made.
         within: the column in which a name is unique; empty: unique among all.
+        names: column → what an answer calls it, where that is not :func:`field_name`.
     """
 
     table: Table
@@ -40,6 +41,11 @@ class Subject:
     references: Mapping[str, Table] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     within: str = "organization_id"
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def field(self, column: str) -> str:
+        """What a column is called in an answer."""
+        return self.names.get(column) or field_name(column)
 
 
 def name_problem(name: object) -> str | None:
@@ -73,13 +79,13 @@ def optional_id_problem(value: object) -> str | None:
 
 
 def field_name(column: str) -> str:
-    """What a column is called in an answer: a reference without ``_id``."""
+    """What most columns are called in an answer: a reference without ``_id``."""
     return {"limit_pattern": "limit"}.get(column, column.removesuffix("_id"))
 
 
 def columns(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
     """Fields as an answer calls them become columns; unknown ones stay, and are refused later."""
-    known = {field_name(column): column for column in subject.rules}
+    known = {subject.field(column): column for column in subject.rules}
     return {known.get(name, name): value for name, value in given.items()}
 
 
@@ -97,17 +103,17 @@ def check(
         else:
             found = rule(value)
         if found:
-            wrong[field_name(column)] = [found] if isinstance(found, str) else found
+            wrong[subject.field(column)] = [found] if isinstance(found, str) else found
     if new:
         for column in subject.required:
             if column not in values:
-                wrong.setdefault(field_name(column), ["is required"])
+                wrong.setdefault(subject.field(column), ["is required"])
     for column, table in subject.references.items():
         wanted = values.get(column)
-        if wanted is None or field_name(column) in wrong:
+        if wanted is None or subject.field(column) in wrong:
             continue
         if connection.scalar(select(table.c.id).where(table.c.id == wanted)) is None:
-            wrong[field_name(column)] = [f"there is no {table.name.replace('_', ' ')} {wanted}"]
+            wrong[subject.field(column)] = [f"there is no {table.name.replace('_', ' ')} {wanted}"]
     return wrong
 
 
@@ -185,13 +191,13 @@ def _refusal(subject: Subject, error: IntegrityError) -> dict[str, str] | None:
     """What the caller did wrong, by field, as the database found it."""
     code = getattr(error.orig, "pgcode", "")
     if code == _UNIQUE:
-        where = f" in the {field_name(subject.within)}" if subject.within else ""
+        where = f" in the {subject.field(subject.within)}" if subject.within else ""
         return {"name": f"there is a {subject.word} of this name{where} already"}
     if code == _FOREIGN_KEY:  # deleted after it was looked up
         constraint = getattr(getattr(error.orig, "diag", None), "constraint_name", None)
         for column, table in subject.references.items():
             if constraint == f"fk_{subject.table.name}_{column}":
-                return {field_name(column): f"the {table.name.replace('_', ' ')} is gone"}
+                return {subject.field(column): f"the {table.name.replace('_', ' ')} is gone"}
     return None
 
 

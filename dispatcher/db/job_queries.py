@@ -263,9 +263,9 @@ _APPROVAL_FIELDS = {
 }
 
 
-def job_listing() -> Listing:
-    """All playbook jobs."""
-    rows: Select[Any] = _LIST.where(job.c.kind == Kind.PLAYBOOK)
+def job_listing(kind: Kind = Kind.PLAYBOOK) -> Listing:
+    """All jobs of one kind."""
+    rows: Select[Any] = _LIST.where(job.c.kind == kind)
     return Listing(source=rows, fields=_JOB_FIELDS, search=("name", "playbook"))
 
 

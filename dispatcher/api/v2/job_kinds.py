@@ -19,6 +19,8 @@ TYPES: Final[Mapping[Kind, str]] = {
 }
 #: Kinds with a resource of their own; every job can be read below ``jobs/`` too.
 RESOURCES: Final[Mapping[Kind, str]] = {
+    Kind.PROJECT_UPDATE: "project_updates",
+    Kind.INVENTORY_UPDATE: "inventory_updates",
     Kind.WORKFLOW: "workflow_jobs",
     Kind.APPROVAL: "workflow_approvals",
 }

@@ -31,7 +31,7 @@ from dispatcher.api.v2.resource import (
 from dispatcher.broker.messages import Owed
 from dispatcher.db import listing as db
 from dispatcher.db.listing import Listing
-from dispatcher.errors import NotFound
+from dispatcher.errors import InvalidRequest, NotFound
 
 log = logs.get(__name__)
 
@@ -225,8 +225,11 @@ def add_changes(router: APIRouter, noun: Noun, *, put: bool = True) -> None:
         values = saving.columns(noun.subject, body.given())
 
         def change(connection: Connection, by: str) -> tuple[int, Owed]:
-            read_row(connection, noun, object_id)
-            return object_id, noun.change(connection, object_id, values, by)
+            row = read_row(connection, noun, object_id)
+            # what never changes may be sent as it is: PUT sends it each time
+            same = {c for c in noun.subject.fixed if c in values and values[c] == row[c]}
+            changed = {c: v for c, v in values.items() if c not in same}
+            return object_id, noun.change(connection, object_id, changed, by)
 
         found = written(caller, noun, change)
         log.info("object_changed", kind=noun.word, id=object_id, fields=sorted(values))
@@ -319,7 +322,10 @@ def add_create_inside(
     ) -> dict[str, Any]:
         with caller.reading() as connection:
             read_row(connection, parent, object_id)
-        return _created(caller, member, {**body.given(), field: object_id}, response)
+        given = body.given()
+        if given.setdefault(field, object_id) != object_id:
+            raise InvalidRequest({field: f"the path names {object_id}"})
+        return _created(caller, member, given, response)
 
     router.post(
         f"/{{{parent.key}}}/{path}/",

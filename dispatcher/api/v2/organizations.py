@@ -67,7 +67,7 @@ def _one(row: Row, counts: dict[str, int]) -> dict[str, Any]:
         **stored(row, "organization", "organizations"),
         **{name: row[name] for name in same},
         "related": {
-            **{name: f"{ROOT}{name}{of_it}" for name in ("jobs",)},
+            **{name: f"{ROOT}{name}{of_it}" for name in ("jobs", "projects", "inventories")},
         },
         "summary_fields": {
             "related_field_counts": counts,
