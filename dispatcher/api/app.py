@@ -109,6 +109,8 @@ _ROUTERS: Final = (
     workflow_graph.router,
     schedules.of_job_templates,
     schedules.of_workflows,
+    schedules.of_projects,
+    schedules.of_sources,
     schedules.router,
     workflow_jobs.router,
     workflow_job_nodes.router,

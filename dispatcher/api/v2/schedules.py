@@ -13,9 +13,11 @@ from sqlalchemy import Connection
 from dispatcher.actions import save_schedule as save
 from dispatcher.api.auth import CallerParameter
 from dispatcher.api.v2 import objects
+from dispatcher.api.v2.inventory_sources import SOURCE
 from dispatcher.api.v2.job_kinds import job_url
 from dispatcher.api.v2.job_templates import JOB_TEMPLATE
 from dispatcher.api.v2.object_form import capabilities, named, stored
+from dispatcher.api.v2.projects import PROJECT
 from dispatcher.api.v2.prompt_fields import (
     changed_prompts,
     field_of,
@@ -198,11 +200,11 @@ router = SCHEDULE.router()
 @router.post("/preview/", summary="Try a rule", response_model=Preview)
 def preview(caller: CallerParameter, body: PreviewBody) -> dict[str, Any]:
     """When it is due next, by the clock of the database. Nothing is stored."""
-    given = body.given()
-    values = _columns(given, new=True)
-    values.pop("count", None)
-    with caller.reading() as connection, _told(values):
-        timing, times = save.preview_rule(connection, values, body.count)
+    with caller.reading() as connection:
+        values = _columns(body.given(), new=True)
+        values.pop("count", None)
+        with _told(values):
+            timing, times = save.preview_rule(connection, values, body.count)
     zone = ZoneInfo(timing.zone)
     return {"utc": times, "local": [moment.astimezone(zone) for moment in times]}
 
@@ -227,3 +229,5 @@ def inside(parent: objects.Noun, word: str) -> APIRouter:
 
 of_job_templates = inside(JOB_TEMPLATE, "job_template")
 of_workflows = inside(WORKFLOW_TEMPLATE, "workflow_job_template")
+of_projects = inside(PROJECT, "project")
+of_sources = inside(SOURCE, "inventory_source")

@@ -153,9 +153,9 @@ def post_launch(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A job; or a workflow job when the template is launched in slices."""
-    prompts = prompts_of(body or LaunchBody())
 
     def act(connection: Connection, principal: str, uuid: UUID) -> Launched:
+        prompts = prompts_of(body or LaunchBody())
         with renamed():
             return launch_job_template(
                 connection,

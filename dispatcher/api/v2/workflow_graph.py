@@ -38,9 +38,9 @@ def get_graph(caller: CallerParameter, template_id: TemplateId) -> dict[str, Any
 def put_graph(caller: CallerParameter, template_id: TemplateId, body: GraphBody) -> dict[str, Any]:
     """All of it or nothing. A node that keeps its identifier keeps its number; runs under way keep
     the graph that they were launched with."""
-    nodes = [_spec(node) for node in body.nodes]
     edges = [(edge.parent, edge.child, edge.kind) for edge in body.edges]
     with caller.transaction() as connection:
+        nodes = [_spec(node) for node in body.nodes]
         save_graph(connection, template_id, nodes, edges)
         return _graph(connection, template_id)
 

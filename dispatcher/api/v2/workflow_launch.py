@@ -98,13 +98,12 @@ def post_launch(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """A run with a copy of the graph: later changes of the template do not touch it."""
-    prompts = prompts_of(body or LaunchBody())
 
     def act(connection: Connection, principal: str, uuid: UUID) -> Launched:
         return launch_workflow(
             connection,
             template_id,
-            prompts,
+            prompts_of(body or LaunchBody()),
             principal=principal,
             idempotency_key=idempotency_key,
             uuid=uuid,

@@ -11,7 +11,7 @@ from dispatcher.db import tables as t
 from tests.api_server import Api
 from tests.factories import default_organization, make_job
 from tests.integration.api.conftest import Shared
-from tests.templates import make_inventory, make_project, make_template, updated
+from tests.templates import make_inventory, make_project, make_source, make_template, updated
 from tests.workflows import make_template as make_workflow
 
 SCHEDULES = "/api/v2/schedules/"
@@ -36,6 +36,7 @@ def ground(shared: Shared) -> dict[str, int]:
         inventory = make_inventory(connection, ["a"])
         return {
             "project": project,
+            "source": make_source(connection, inventory, project),
             "template": make_template(
                 connection,
                 project,
@@ -105,10 +106,12 @@ def test_a_schedule_is_made_changed_disabled_enabled_and_deleted(
     assert api.http.get(schedule["url"]).status_code == 404
 
 
-def test_each_template_has_its_schedules(api: Api, ground: dict[str, int]) -> None:
+def test_whatever_can_be_launched_has_its_schedules(api: Api, ground: dict[str, int]) -> None:
     for path, kind in (
         (f"/api/v2/job_templates/{ground['template']}/", "job"),
         (f"/api/v2/workflow_job_templates/{ground['workflow']}/", "workflow_job"),
+        (f"/api/v2/projects/{ground['project']}/", "project_update"),
+        (f"/api/v2/inventory_sources/{ground['source']}/", "inventory_update"),
     ):
         body = {"name": f"of {kind}", "cron": "@daily"}
         answer = api.http.post(f"{path}schedules/", json=body)
@@ -121,14 +124,6 @@ def test_each_template_has_its_schedules(api: Api, ground: dict[str, int]) -> No
         listed = api.http.get(api.http.get(path).json()["related"]["schedules"]).json()
         assert [each["id"] for each in listed["results"]] == [schedule["id"]]
         api.http.delete(schedule["url"])
-    update = made(
-        api,
-        ground,
-        unified_job_type="project_update",
-        unified_job_template=ground["project"],
-    )
-    assert update["related"]["unified_job_template"] == f"/api/v2/projects/{ground['project']}/"
-    api.http.delete(update["url"])
 
 
 @pytest.mark.parametrize(
