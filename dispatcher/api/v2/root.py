@@ -24,6 +24,7 @@ RESOURCES: Final = (
     "jobs",
     "metrics",
     "organizations",
+    "pause",
     "ping",
     "project_updates",
     "projects",
