@@ -105,7 +105,6 @@ def make_services(settings: Settings) -> Services:
         application_name="dispatcher api",
         pool_size=settings.api_pool_size,
         unacknowledged=5.0,  # somebody waits for each answer
-        watched=True,
     )
     return Services(
         settings=settings,
