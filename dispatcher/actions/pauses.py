@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
+from dispatcher.broker.messages import Manager, Owed, wake
+from dispatcher.db.change import raise_counter
 from dispatcher.domain.launch_checks import LONGEST_NAME, flag_problem, line_problem
 from dispatcher.errors import InvalidRequest
 
@@ -66,6 +68,26 @@ def set_switch(connection: Connection, scope: Scope, switch: Mapping[str, Any], 
         if reason and not changed.rowcount:
             raise InvalidRequest({"pause_reason": "what is not paused has none"})
     return True
+
+
+def set_whole(connection: Connection, switch: Mapping[str, Any], by: str) -> Owed:
+    """Pause everything, or go on.
+
+    Raises:
+        InvalidRequest: by field.
+    """
+    _, switch = split(switch)
+    set_switch(connection, Scope(), switch, by)
+    raise_counter(connection)
+    return wake(Manager.TASK)
+
+
+def read_whole(connection: Connection) -> dict[str, Any]:
+    """Whether everything is paused, and why."""
+    reason = connection.scalar(
+        text("SELECT reason FROM pause WHERE organization_id IS NULL AND instance_group_id IS NULL")
+    )
+    return {"paused": reason is not None, "pause_reason": reason or ""}
 
 
 _HERE: Final = (

@@ -133,7 +133,11 @@ def check_groups(
         return  # nothing, or what the field's own rule refuses
     known = set(
         connection.scalars(
-            text("SELECT id FROM instance_group WHERE id = ANY(CAST(:ids AS bigint[]))"),
+            # kept until the reference to them is stored
+            text(
+                "SELECT id FROM instance_group WHERE id = ANY(CAST(:ids AS bigint[]))"
+                " ORDER BY id FOR KEY SHARE"
+            ),
             {"ids": list(wanted)},
         )
     )

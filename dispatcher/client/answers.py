@@ -169,6 +169,45 @@ class HostSummary:
 
 
 @dataclass(frozen=True)
+class RunningThere:
+    """A job that a drain waits for.
+
+    Attributes:
+        expected_end: empty when nothing like it has run lately.
+    """
+
+    id: int
+    name: str
+    status: str
+    started: str
+    expected_end: str
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> RunningThere:
+        return cls(
+            id=int(body["id"]),
+            name=_text(body, "name"),
+            status=_text(body, "status"),
+            started=_text(body, "started"),
+            expected_end=_text(body, "expected_end"),
+        )
+
+
+@dataclass(frozen=True)
+class DrainState:
+    """What still runs on a node."""
+
+    draining: bool
+    jobs: tuple[RunningThere, ...]
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> DrainState:
+        jobs = tuple(RunningThere.of(each) for each in body.get("jobs", ()))
+        return cls(draining=bool(body.get("draining")), jobs=jobs, raw=body)
+
+
+@dataclass(frozen=True)
 class Node:
     """A worker node as ``instances/`` shows it.
 
@@ -177,6 +216,7 @@ class Node:
         errors: why it takes no jobs; empty when it does.
     """
 
+    id: int
     name: str
     state: str
     errors: str
@@ -190,6 +230,7 @@ class Node:
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Node:
         return cls(
+            id=int(body["id"]),
             name=_text(body, "hostname"),
             state=_text(body, "state"),
             errors=_text(body, "errors"),

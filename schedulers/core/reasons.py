@@ -212,6 +212,8 @@ _WHY: Final = {
     "suspect": "the node has gone silent",
     "left": "the node has left",
     "removed": "the node was removed",
+    "draining": "the node is being drained",
+    "disabled": "the node was disabled",
     "not_claimed": "it was not claimed there in time",
     "inventory_moved": "its inventory has changed since its hosts were locked",
 }

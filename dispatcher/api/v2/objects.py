@@ -58,6 +58,11 @@ class Association(Body):
     disassociate: bool = Field(False, description="True: take it out.")
 
 
+def _not_made(*_: object) -> Any:
+    """Of a noun without this route."""
+    raise AssertionError
+
+
 @dataclass(frozen=True)
 class Noun:
     """One kind of object.
@@ -68,13 +73,14 @@ class Noun:
         key: what paths call its number.
         tag: where the description shows it.
         model: an object in answers.
-        new: the body that makes one; also of PUT.
         changes: the body that changes one.
         subject: its rules; names of fields become columns by it.
         listing: the rows.
         render: rows as objects of the API.
+        change: stores a change; what is owed.
+        new: the body that makes one; also of PUT.
         create: stores one: its number, and what is owed.
-        change, delete: what is owed.
+        delete: what is owed.
 
     The actions are given the connection and the name of whoever asks.
     """
@@ -84,14 +90,14 @@ class Noun:
     key: str
     tag: str
     model: type[BaseModel]
-    new: type[Body]
     changes: type[Body]
     subject: saving.Subject
     listing: Callable[[], Listing]
     render: Callable[[Connection, Sequence[Row]], list[dict[str, Any]]]
-    create: Callable[[Connection, dict[str, Any], str], tuple[int, Owed]]
     change: Callable[[Connection, int, dict[str, Any], str], Owed]
-    delete: Callable[[Connection, int], Owed]
+    new: type[Body] = Body
+    create: Callable[[Connection, dict[str, Any], str], tuple[int, Owed]] = _not_made
+    delete: Callable[[Connection, int], Owed] = _not_made
 
     @property
     def many(self) -> str:

@@ -10,10 +10,12 @@ from sqlalchemy import Connection
 
 from dispatcher.actions import save_organization as save
 from dispatcher.api.v2 import objects
+from dispatcher.api.v2.instance_groups import INSTANCE_GROUP
 from dispatcher.api.v2.object_form import Stored, capabilities, stored
-from dispatcher.api.v2.resource import ROOT, Row
+from dispatcher.api.v2.resource import ROOT, Row, url_of
 from dispatcher.broker.messages import Owed
 from dispatcher.db import organization_queries as queries
+from dispatcher.db.node_queries import group_listing
 
 
 class Organization(Stored):
@@ -68,6 +70,7 @@ def _one(row: Row, counts: dict[str, int]) -> dict[str, Any]:
         **{name: row[name] for name in same},
         "related": {
             **{name: f"{ROOT}{name}{of_it}" for name in ("jobs", "projects", "inventories")},
+            "instance_groups": f"{url_of('organizations', row['id'])}instance_groups/",
         },
         "summary_fields": {
             "related_field_counts": counts,
@@ -102,3 +105,21 @@ ORGANIZATION: Final = objects.Noun(
 
 router = ORGANIZATION.router()
 objects.add_routes(router, ORGANIZATION)
+
+
+def _put_group(connection: Connection, organization_id: int, group_id: int, member: bool) -> Owed:
+    save.put_group(connection, organization_id, group_id, member=member)
+    return Owed()  # jobs that have been launched keep their groups
+
+
+objects.add_list_inside(
+    router,
+    ORGANIZATION,
+    "instance_groups",
+    INSTANCE_GROUP,
+    lambda number: group_listing(organization_id=number),
+    what="the instance groups that one organization prefers",
+)
+objects.add_members(
+    router, ORGANIZATION, "instance_groups", _put_group, what="groups that an organization prefers"
+)

@@ -25,6 +25,7 @@ RESOURCES: Final = (
     "jobs",
     "metrics",
     "organizations",
+    "pause",
     "ping",
     "project_updates",
     "projects",

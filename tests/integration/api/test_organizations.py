@@ -152,3 +152,20 @@ def test_the_preferred_groups_keep_their_order(api: Api, engine: Engine) -> None
     body = {"name": "ops", "instance_groups": [other, default]}
     made = api.http.post(ORGANIZATIONS, json=body).json()
     assert made["instance_groups"] == [other, default]
+
+
+def test_everything_is_paused_until_it_goes_on(api: Api, engine: Engine, broker_url: str) -> None:
+    path = "/api/v2/pause/"
+    assert api.http.get(path).json() == {"paused": False, "pause_reason": ""}
+    before = _counter(engine)
+    switch = {"paused": True, "pause_reason": "moving house"}
+    for _ in range(2):
+        assert api.http.put(path, json=switch).json() == switch
+    assert api.http.get(path).json() == switch
+    assert (_counter(engine), woken(broker_url)) == (before + 2, {"task"})
+    for body, field in (({}, "paused"), ({"paused": 1}, "paused"), ({**switch, "x": 1}, "x")):
+        assert list(api.http.put(path, json=body).json()) == [field]
+    assert list(api.http.put(path, json={**switch, "paused": False}).json()) == ["pause_reason"]
+    assert api.http.put(path, json={"paused": False}).json()["paused"] is False
+    with engine.connect() as connection:
+        assert connection.scalars(select(t.pause.c.id)).all() == []
