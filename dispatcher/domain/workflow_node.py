@@ -46,7 +46,8 @@ class NodeSpec:
 def node_problems(node: NodeSpec, *, unfinished: bool = False) -> dict[str, list[str]]:
     """What is wrong with a node by itself, by field; prompts by their own names."""
     found: dict[str, list[str | None]] = {
-        "identifier": [check.line_problem(node.identifier, check.LONGEST_NAME)]
+        "identifier": [check.line_problem(node.identifier, check.LONGEST_NAME)],
+        "approval_timeout": [check.number_problem(node.approval_timeout, 0, LONGEST_APPROVAL)],
     }
     if isinstance(node.identifier, str) and not node.identifier.strip():
         found["identifier"].append("needs an identifier")
@@ -58,17 +59,14 @@ def node_problems(node: NodeSpec, *, unfinished: bool = False) -> dict[str, list
             "an approval needs a name" if not node.approval_name.strip() else None,
             check.line_problem(node.approval_name, check.LONGEST_NAME),
         ]
-        found["approval_timeout"] = [
-            check.number_problem(node.approval_timeout, 0, LONGEST_APPROVAL)
-        ]
     elif node.spawns not in TEMPLATE_TABLES:
         words = ", ".join((*TEMPLATE_TABLES, "approval"))
         found["spawns"] = [f"cannot spawn {node.spawns!r}; {words}"]
     else:
+        missing = node.template_id is None
         found["template_id"] = [
-            f"needs the id of its {node.spawns}"
-            if node.template_id is None and not unfinished
-            else None
+            f"needs the id of its {node.spawns}" if missing and not unfinished else None,
+            None if missing else check.number_problem(node.template_id, 1, 2**63 - 1),
         ]
         found["approval_name"] = [
             "only an approval has an approval name" if node.approval_name else None
