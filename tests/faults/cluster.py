@@ -55,6 +55,8 @@ SHORT: Final = {
     "node_capacity": 10,
     "spool_quota_bytes": 2_000_000,
 }
+#: Seconds that whatever a stopped role left has to end by itself.
+_GONE: Final = 15.0
 
 
 @dataclass
@@ -186,6 +188,13 @@ class Cluster:
         self.broker_proxy.close()
         self.valkey.stop()
         self.postgres.stop()
+
+    def left_over(self) -> list[str]:
+        """What is still there of a stopped cluster, once it had some seconds to go."""
+        deadline = time.monotonic() + _GONE
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return [f"process {pid}: {' '.join(_words(pid))[:160]}" for pid in left]
 
     def kill_left_over(self) -> None:
         """End every process of this cluster that is still there."""
