@@ -16,6 +16,7 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
+from dispatcher import processes
 from dispatcher import settings as settings_module
 from dispatcher.actions.tokens import create_token
 from dispatcher.client.client import Client
@@ -55,6 +56,8 @@ SHORT: Final = {
     "node_capacity": 10,
     "spool_quota_bytes": 2_000_000,
 }
+#: Seconds that whatever a stopped role left has to end by itself.
+_GONE: Final = 15.0
 
 
 @dataclass
@@ -187,6 +190,13 @@ class Cluster:
         self.valkey.stop()
         self.postgres.stop()
 
+    def left_over(self) -> list[str]:
+        """What is still there of a stopped cluster, once it had some seconds to go."""
+        deadline = time.monotonic() + _GONE
+        while (left := self.processes()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return [f"process {pid}: {' '.join(_words(pid))[:160]}" for pid in left]
+
     def kill_left_over(self) -> None:
         """End every process of this cluster that is still there."""
         for pid in self.processes():
@@ -233,15 +243,17 @@ class Cluster:
                 ]
             case "supervisor":
                 found = list(self.supervisors().values())
+            case "fork server":
+                # supervisors are forks of it, with its command line: it is the agent's own child
+                found = [pid for agent in self.pids("agent") for pid in _preloaded(agent)]
             case _:
-                words = {"agent": "agent", "celery": "celery", "fork server": "workers.preload"}
                 below = [
                     pid
                     for name, top in tops.items()
                     if name.startswith("worker")
                     for pid in children_of(top)
                 ]
-                found = [pid for pid in below if words[kind] in _words(pid)]
+                found = [pid for pid in below if kind in _words(pid)]
         return sorted(pid for pid in found if is_alive(pid))
 
     def supervisors(self) -> dict[str, int]:
@@ -280,6 +292,19 @@ class Cluster:
                     f" AS $$ SELECT clock_timestamp() + interval '{offset:.3f} s' $$"
                 )
             )
+
+
+def _preloaded(agent: int) -> list[int]:
+    return [
+        pid
+        for pid in children_of(agent)
+        if "workers.preload" in _words(pid) and _parent(pid) == agent
+    ]
+
+
+def _parent(pid: int) -> int:
+    found = processes.read(pid)
+    return 0 if found is None else found.parent
 
 
 def _words(pid: int) -> list[str]:

@@ -81,9 +81,9 @@ def run(
             outcomes = Counter(client.job(each.job_id).outcome for each in load.accepted)
     finally:
         cluster.stop()
-        left = cluster.processes()
+        left = cluster.left_over()
         cluster.kill_left_over()
-    findings += [f"process {pid} was left when everything had stopped" for pid in left]
+    findings += [f"left when everything had stopped: {words}" for words in left]
     return Report(seed, injector.done, outcomes, findings, settled, load.refusals)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -14,8 +15,8 @@ from dispatcher.errors import Conflict
 from tests.api_server import Api
 from tests.factories import add_events, make_job, make_node
 from tests.integration.api.conftest import woken
-from tests.racing import at_once
 from tests.templates import make_project, make_template, updated
+from tests.waiting import wait_until
 
 PROJECTS = "/api/v2/projects/"
 GIT = {"name": "site", "organization": 1, "scm_type": "git", "scm_url": "https://git.example/x"}
@@ -188,28 +189,31 @@ def test_a_project_in_use_is_kept_and_says_by_what(api: Api, engine: Engine, pro
 
 
 def test_a_delete_waits_for_a_launch_that_came_first_and_then_refuses(
-    api: Api, engine: Engine, project: int
+    engine: Engine, project: int
 ) -> None:
     """Without its lock the delete saw no job, and took the project from under one."""
+    refused: list[Conflict] = []
 
     def delete() -> None:
-        with engine.begin() as connection:
+        with pytest.raises(Conflict) as caught, engine.begin() as connection:
             delete_project(connection, project)
+        refused.append(caught.value)
 
-    def launch() -> None:
-        with engine.begin() as connection:
-            connection.execute(
-                text("SELECT FROM project WHERE id = :id FOR KEY SHARE"), {"id": project}
-            )
-            make_job(connection, kind="project_update", project_id=project)
-            connection.execute(text("SELECT pg_sleep(0.1)"))
-
-    for _ in range(3):
-        outcomes = at_once([delete, launch])
+    def waits() -> bool:
         with engine.connect() as connection:
-            jobs = connection.scalars(
-                select(t.job.c.project_id).where(t.job.c.kind == "project_update")
-            ).all()
-        assert None not in jobs
-        if any(isinstance(each, Conflict) for each in outcomes):
-            break
+            return bool(
+                connection.scalar(
+                    text(
+                        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                        " AND datname = current_database()"
+                    )
+                )
+            )
+
+    deleting = threading.Thread(target=delete)
+    with engine.begin() as connection:
+        job = make_job(connection, kind="project_update", project_id=project)
+        deleting.start()
+        wait_until(waits, what="the delete waits")
+    deleting.join()
+    assert refused[0].extra == {"active_jobs": [job]}
