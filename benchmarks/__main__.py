@@ -14,12 +14,16 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.figures import Figure, judge, machine, unmeasured, write
+from dispatcher import logs
+from dispatcher import settings as settings_module
 
 #: In order; each module has ``measure() -> list[Figure]``.
 BENCHMARKS = (
     "plan_tasks",
     "dependencies",
     "workflows",
+    "task_pass",
+    "backlog",
     "event_path",
     "max_connections",
     "start_up",
@@ -37,6 +41,7 @@ def main(names: list[str]) -> int:
             f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}"
         )
         return 2
+    logs.configure(settings_module.load(log_level="error"), role="benchmarks")
     console.print(machine())
     figures: list[Figure] = []
     for name in names or BENCHMARKS:

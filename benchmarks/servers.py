@@ -15,8 +15,10 @@ from dispatcher.db.engine import make_engine
 from dispatcher.db.migrate import migrate
 from dispatcher.embedded.postgres import EmbeddedPostgres
 from dispatcher.embedded.valkey import EmbeddedValkey
+from dispatcher.settings import Settings
 from schedulers.passes.manager_pass import Runner
 from schedulers.passes.works import make_runner
+from tests.tcp_proxy import in_front_of
 
 
 @contextmanager
@@ -46,8 +48,12 @@ def database() -> Iterator[Engine]:
 
 
 @contextmanager
-def managers() -> Iterator[tuple[Engine, Runner]]:
-    """A migrated, durable database and a broker, with a runner of managers as control has it."""
+def managers(delay: float = 0.0) -> Iterator[tuple[Engine, Runner]]:
+    """A migrated, durable database and a broker, with a runner of managers as control has it.
+
+    Args:
+        delay: seconds that are added to every query of the runner.
+    """
     with short_directory() as directory:
         postgres = EmbeddedPostgres(directory / "postgres")
         valkey = EmbeddedValkey(directory / "valkey")
@@ -57,10 +63,23 @@ def managers() -> Iterator[tuple[Engine, Runner]]:
         engine = make_engine(settings, application_name="benchmark", pool_size=4)
         try:
             migrate(engine)
-            runner = make_runner(settings, name="benchmark runner")
-            yield engine, runner
-            runner.engine.dispose()
+            with far(settings, delay) as distant:
+                runner = make_runner(distant, name="benchmark runner")
+                yield engine, runner
+                runner.engine.dispose()
         finally:
             engine.dispose()
             valkey.stop()
             postgres.stop()
+
+
+@contextmanager
+def far(settings: Settings, delay: float) -> Iterator[Settings]:
+    """The settings with a database to which each query takes so many seconds more."""
+    if not delay:
+        yield settings
+        return
+    assert settings.database_url is not None
+    proxy, url = in_front_of(settings.database_url, delay=delay)
+    with proxy:
+        yield settings.model_copy(update={"database_url": url})

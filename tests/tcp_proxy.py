@@ -1,24 +1,30 @@
-"""A TCP proxy between a process under test and a server, that can be cut, or lose an answer."""
+"""A TCP proxy between a process under test and a server, that can be cut, slow, or lose an answer."""
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import closing, suppress
 from types import TracebackType
 
 from sqlalchemy.engine import make_url
 
 
-def in_front_of(database_url: str) -> tuple[TcpProxy, str]:
-    """A proxy in front of a database server, and the database's URL through it."""
+def in_front_of(database_url: str, *, delay: float = 0.0) -> tuple[TcpProxy, str]:
+    """A proxy in front of a database server, and the database's URL through it.
+
+    Args:
+        database_url: of the server.
+        delay: as :class:`TcpProxy` takes it.
+    """
     url = make_url(database_url)
     host = url.query.get("host") or url.host or "127.0.0.1"
     port = url.port or 5432
     target: str | tuple[str, int] = (str(host), port)
     if str(host).startswith("/"):
         target = f"{host}/.s.PGSQL.{port}"
-    proxy = TcpProxy(target)
+    proxy = TcpProxy(target, delay=delay)
     through = url.set(host="127.0.0.1", port=proxy.port, query={})
     return proxy, through.render_as_string(hide_password=False)
 
@@ -28,10 +34,12 @@ class TcpProxy:
 
     Args:
         target: host and port, or the path of a unix socket.
+        delay: seconds that each message of a client waits before it is passed on: a longer way.
     """
 
-    def __init__(self, target: str | tuple[str, int]) -> None:
+    def __init__(self, target: str | tuple[str, int], *, delay: float = 0.0) -> None:
         self._target = target
+        self._delay = delay
         self._lock = threading.Lock()
         self._open: set[socket.socket] = set()
         self._is_cut = False
@@ -120,7 +128,9 @@ class TcpProxy:
         self, source: socket.socket, sink: socket.socket, is_client: bool, doomed: threading.Event
     ) -> None:
         with closing(source), suppress(OSError):
-            while piece := source.recv(65536):
+            while piece := source.recv(1 << 20):
+                if is_client and self._delay:
+                    time.sleep(self._delay)
                 if is_client and self._takes_mark(piece):
                     doomed.set()
                 elif not is_client and doomed.is_set():

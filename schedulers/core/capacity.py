@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappush
 
+from schedulers.core.decision import Reason
 from schedulers.core.exclusions import Exclusions
 from schedulers.core.fairness import Place, Turns
 from schedulers.core.holders import Holders
@@ -69,6 +70,8 @@ class GroupAccount:
         on_nodes: who holds capacity of its nodes, through whichever group.
         charged: who is charged to its limits.
         reservation: for the first job in order that waited too long for room in this group.
+        lacking: why a job of so much impact has no room here, if all nodes that are kept are kept
+            for jobs before it; until something changes.
     """
 
     group: Group
@@ -82,6 +85,7 @@ class GroupAccount:
     on_nodes: Holders = field(default_factory=Holders)
     charged: Holders = field(default_factory=Holders)
     reservation: Reservation | None = None
+    lacking: dict[int, Reason] = field(default_factory=dict)
 
     def copy(self) -> GroupAccount:
         """An independent copy."""
@@ -91,6 +95,7 @@ class GroupAccount:
             idle=self.idle.copy(),
             on_nodes=self.on_nodes.copy(),
             charged=self.charged.copy(),
+            lacking=self.lacking.copy(),
         )
 
 
@@ -174,6 +179,12 @@ class Ledger:
         for member_of in self.groups_of[node_id]:
             heappush(self.groups[member_of].heap, entry)
 
+    def keep(self, node_id: int, place: Place) -> None:
+        """The node gets no job that comes later than this place."""
+        self.kept[node_id] = place
+        for member_of in self.groups_of[node_id]:
+            self.groups[member_of].lacking.clear()
+
     def begin(self, job: PendingJob) -> None:
         """Enters a workflow job: it takes no room."""
         self.exclusions.hold(job)
@@ -194,6 +205,7 @@ class Ledger:
             node.jobs += 1
             for member_of in self.groups_of.get(node.id, ()):
                 self.groups[member_of].on_nodes.add(job.id, job.task_impact)
+                self.groups[member_of].lacking.clear()
         group = None if group_id is None else self.groups.get(group_id)
         if group is not None:
             group.jobs += 1
