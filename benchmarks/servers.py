@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from dispatcher import settings as settings_module
+from dispatcher.broker.messages import Manager
 from dispatcher.db.engine import make_engine
 from dispatcher.db.migrate import migrate
 from dispatcher.embedded.postgres import EmbeddedPostgres
@@ -18,7 +19,9 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.settings import Settings
 from schedulers.passes.manager_pass import Runner
 from schedulers.passes.works import make_runner
+from tests.roles import role
 from tests.tcp_proxy import in_front_of
+from tests.waiting import wait_until
 
 
 @contextmanager
@@ -83,3 +86,36 @@ def far(settings: Settings, delay: float) -> Iterator[Settings]:
     proxy, url = in_front_of(settings.database_url, delay=delay)
     with proxy:
         yield settings.model_copy(update={"database_url": url})
+
+
+@contextmanager
+def control(delay: float = 0.0) -> Iterator[tuple[Engine, Settings]]:
+    """A migrated, durable database and a broker, with control and beat as processes.
+
+    Args:
+        delay: seconds that are added to every query of those processes, and of others that are
+            started with the settings.
+    """
+    with short_directory() as directory:
+        postgres = EmbeddedPostgres(directory / "postgres")
+        valkey = EmbeddedValkey(directory / "valkey")
+        settings = settings_module.load(
+            database_url=postgres.start(), broker_url=valkey.start(), data_dir=directory / "data"
+        )
+        settings.data_dir.mkdir()
+        engine = make_engine(settings, application_name="benchmark", pool_size=12)
+        try:
+            migrate(engine)
+            with far(settings, delay) as distant, role(distant, "control"), role(distant, "beat"):
+                wait_until(lambda: _has_passed(engine), timeout=60, what="control runs managers")
+                yield engine, distant
+        finally:
+            engine.dispose()
+            valkey.stop()
+            postgres.stop()
+
+
+def _has_passed(engine: Engine) -> bool:
+    with engine.connect() as connection:
+        found = connection.execute(text("SELECT count(last_pass_at) FROM manager_lease"))
+        return int(found.scalar_one()) >= len(Manager)
