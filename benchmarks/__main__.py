@@ -34,6 +34,8 @@ BENCHMARKS = (
     "latency",
     "throughput",
     "node",
+    # last, because it takes minutes
+    "simulation",
 )
 
 

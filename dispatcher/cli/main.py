@@ -22,6 +22,8 @@ COMMANDS = {
     "jobs": "jobs",
     "node": "nodes",
     "token": "tokens",
+    "simulate": "simulations",
+    "trace": "simulations",
     "up": "up",
     "down": "down",
     "status": "status",

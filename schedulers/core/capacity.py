@@ -47,6 +47,12 @@ class NodeAccount:
         """Its entry in the heaps of its groups: most remaining first, ties by name."""
         return (-self.remaining, self.name, self.id)
 
+    def copy(self) -> NodeAccount:
+        """An independent copy; written out, because each window copies every node."""
+        return NodeAccount(
+            self.id, self.name, self.capacity, self.max_jobs, self.remaining, self.jobs
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -158,7 +164,7 @@ class Ledger:
         """An independent ledger with the same entries."""
         return replace(
             self,
-            nodes={node_id: replace(account) for node_id, account in self.nodes.items()},
+            nodes={node_id: account.copy() for node_id, account in self.nodes.items()},
             groups={group_id: account.copy() for group_id, account in self.groups.items()},
             hosts=self.hosts.copy(),
             exclusions=self.exclusions.copy(),
