@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test check bench mutants test-apt format
+.PHONY: help run up test check bench records mutants test-apt format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -48,3 +48,6 @@ mutants: $(STAMP) ## break the planners' rules one by one; a survivor fails
 
 bench: $(STAMP) ## measure, print a table, write build/bench.json
 	$(BIN)/python -m benchmarks
+
+records: $(STAMP) ## play the example of docs/scheduling.md and write its timeline there
+	$(BIN)/python -m benchmarks.record

@@ -1,4 +1,4 @@
-"""Nodes whose jobs take no time: a thread that claims what waits, finishes it, and renews leases.
+"""Nodes without Ansible: a thread that claims what waits, finishes it in time, and renews leases.
 
 The moves, the touches and the wake-ups are those of real nodes; what is left out is Ansible.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from heapq import heappop, heappush
 from uuid import UUID
 
 from sqlalchemy import Engine, text
@@ -34,14 +35,17 @@ class InstantNodes:
     Args:
         engine: a pool of two at least.
         settings: where the broker is.
-        finishing: whether jobs end once they are claimed; else when :meth:`finish` is called.
+        lasts: job id → seconds that it runs; None: jobs are claimed and finished by the caller.
     """
 
-    def __init__(self, engine: Engine, settings: Settings, *, finishing: bool) -> None:
+    def __init__(
+        self, engine: Engine, settings: Settings, *, lasts: Callable[[int], float] | None
+    ) -> None:
         self._engine = engine
         self._publisher = Publisher(make_app(settings, profile="publisher"))
         self._publisher.warm()
-        self._finishing = finishing
+        self._lasts = lasts
+        self._ends: list[tuple[float, int, UUID]] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -91,11 +95,21 @@ class InstantNodes:
     def _run(self) -> None:
         renewed = clock.monotonic()
         while not self._stopping.wait(LOOK):
-            if self._finishing:
-                self.finish(self.claim())
+            if self._lasts is not None:
+                self._play(self._lasts)
             if clock.monotonic() - renewed >= RENEW:
                 renewed = clock.monotonic()
                 self.renew()
+
+    def _play(self, lasts: Callable[[int], float]) -> None:
+        """Claim what waits, and finish what has run for as long as it lasts."""
+        claimed, now = self.claim(), clock.monotonic()
+        for job, dispatch in claimed:
+            heappush(self._ends, (now + lasts(job), job, dispatch))
+        due = []
+        while self._ends and self._ends[0][0] <= now:
+            due.append(heappop(self._ends)[1:])
+        self.finish(due)
 
     @contextmanager
     def running(self) -> Iterator[InstantNodes]:

@@ -47,7 +47,7 @@ def ends(engine: Engine, settings: Settings) -> list[Figure]:
     """A node of one job at a time, and jobs that wait for it; then jobs that wait for an update."""
     with engine.begin() as connection:
         make_node(connection, "single", max_jobs=1)
-    with InstantNodes(engine, settings, finishing=False).running() as nodes:
+    with InstantNodes(engine, settings, lasts=None).running() as nodes:
         with engine.begin() as connection:
             scenes.add_jobs(connection, ENDS + 1, age=30)
             raise_counter(connection)
@@ -110,7 +110,7 @@ def _through_api(engine: Engine, settings: Settings) -> list[Figure]:
         short_directory() as directory,
         api_server.as_process(settings, engine) as api,
         Client(ApiConnection(api.url, api.token)) as client,
-        InstantNodes(engine, settings, finishing=False).running(),
+        InstantNodes(engine, settings, lasts=None).running(),
     ):
         (directory / "play").mkdir()
         (directory / "play" / "site.yml").write_text("- hosts: all\n  tasks: []\n")

@@ -89,13 +89,8 @@ def far(settings: Settings, delay: float) -> Iterator[Settings]:
 
 
 @contextmanager
-def control(delay: float = 0.0) -> Iterator[tuple[Engine, Settings]]:
-    """A migrated, durable database and a broker, with control and beat as processes.
-
-    Args:
-        delay: seconds that are added to every query of those processes, and of others that are
-            started with the settings.
-    """
+def servers() -> Iterator[tuple[Engine, Settings]]:
+    """A migrated, durable database and a broker, for roles that are started with the settings."""
     with short_directory() as directory:
         postgres = EmbeddedPostgres(directory / "postgres")
         valkey = EmbeddedValkey(directory / "valkey")
@@ -106,16 +101,33 @@ def control(delay: float = 0.0) -> Iterator[tuple[Engine, Settings]]:
         engine = make_engine(settings, application_name="benchmark", pool_size=12)
         try:
             migrate(engine)
-            with far(settings, delay) as distant, role(distant, "control"), role(distant, "beat"):
-                wait_until(lambda: _has_passed(engine), timeout=60, what="control runs managers")
-                yield engine, distant
+            yield engine, settings
         finally:
             engine.dispose()
             valkey.stop()
             postgres.stop()
 
 
-def _has_passed(engine: Engine) -> bool:
+@contextmanager
+def control(delay: float = 0.0) -> Iterator[tuple[Engine, Settings]]:
+    """The same, with control and beat as processes.
+
+    Args:
+        delay: seconds that are added to every query of those processes, and of others that are
+            started with the settings.
+    """
+    with (
+        servers() as (engine, settings),
+        far(settings, delay) as distant,
+        role(distant, "control"),
+        role(distant, "beat"),
+    ):
+        wait_until(lambda: has_passed(engine), timeout=60, what="control runs managers")
+        yield engine, distant
+
+
+def has_passed(engine: Engine) -> bool:
+    """Whether control has run each manager once."""
     with engine.connect() as connection:
         found = connection.execute(text("SELECT count(last_pass_at) FROM manager_lease"))
         return int(found.scalar_one()) >= len(Manager)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from statistics import median, quantiles
 
-from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy import Engine, text
 
 from benchmarks.figures import Figure
 from benchmarks.instant_node import InstantNodes
@@ -16,10 +16,10 @@ from benchmarks.servers import control
 from benchmarks.workflows import template
 from dispatcher.actions.launch_workflow import WorkflowLaunch, launch_workflows
 from dispatcher.broker.messages import Manager, wake
-from dispatcher.db import tables as t
 from dispatcher.db.change import raise_counter
 from dispatcher.settings import Settings
-from tests.factories import make_job, make_node, store_bundle
+from tests.factories import make_node
+from tests.templates import updated
 from tests.waiting import wait_until
 
 WORKFLOWS = 500
@@ -42,27 +42,16 @@ def latencies(engine: Engine, settings: Settings, workflows: int = WORKFLOWS) ->
     with engine.begin() as connection:
         make_node(connection, "large", capacity=1_000_000, max_jobs=100_000)
         chain = template(connection, "chain", chain=True)
-        _fetch(connection)
+        # the project has been fetched: jobs wait for no update of it
+        updated(connection, connection.execute(text("SELECT max(id) FROM project")).scalar_one())
         launches = [WorkflowLaunch(chain, {}, "bench") for _ in range(workflows)]
         launch_workflows(connection, launches)
         raise_counter(connection)
-    with InstantNodes(engine, settings, finishing=True).running() as nodes:
+    with InstantNodes(engine, settings, lasts=lambda job: 0.0).running() as nodes:
         nodes.publish(wake(Manager.TASK))
         wait_until(lambda: _ended(engine) == workflows, timeout=300, what="all workflows ended")
     with engine.connect() as connection:
         return [float(seconds) for seconds in connection.scalars(text(_LATENCIES))]
-
-
-def _fetch(connection: Connection) -> None:
-    """The project has been fetched: jobs wait for no update of it."""
-    project = connection.scalar(text("SELECT max(id) FROM project"))
-    digest = store_bundle(connection, {"site.yml": "[]\n"})
-    update = make_job(
-        connection, kind="project_update", status="successful", project_id=project, task_impact=1
-    )
-    connection.execute(
-        insert(t.job_project).values(job_id=update, scm_type="git", bundle_digest=digest)
-    )
 
 
 def _ended(engine: Engine) -> int:
