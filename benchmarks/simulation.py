@@ -24,12 +24,15 @@ def measure() -> list[Figure]:
     with short_directory() as directory:
         trace = directory / "trace.jsonl"
         write_trace(trace)
+        earlier = resource.getrusage(resource.RUSAGE_CHILDREN)
+        before = earlier.ru_utime + earlier.ru_stime
         began = perf_counter()
         command = [sys.executable, "-m", "dispatcher.cli.main", "simulate", str(trace)]
         subprocess.run(command, check=True, env=os.environ, stdout=subprocess.DEVNULL)
         minutes = (perf_counter() - began) / 60
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    words = f"{JOBS:,} jobs on {NODES:,} nodes, one run"
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    peak, cpu = used.ru_maxrss / 1024, (used.ru_utime + used.ru_stime - before) / 60
+    words = f"{JOBS:,} jobs on {NODES:,} nodes, one run, {cpu:.1f} minutes of CPU"
     return [
         Figure("simulate_1000000", minutes, "min", words),
         Figure("simulate_memory", peak, "MB", "the largest process that this one has started"),
