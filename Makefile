@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test check bench records mutants test-apt format
+.PHONY: help run up test check bench records mutants faults test-apt format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,7 +27,7 @@ up: $(STAMP) ## start the embedded stack in the foreground
 	$(BIN)/dispatcher up
 
 test: $(STAMP) ## the whole test suite on its own embedded servers
-	$(BIN)/python -m pytest -m 'not apt'
+	$(BIN)/python -m pytest -m 'not apt' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-apt: $(STAMP) ## tests against RabbitMQ and pgbouncer from apt
 	@for tool in rabbitmq-server pgbouncer; do PATH=$$PATH:/usr/sbin command -v $$tool >/dev/null || { echo "make: $$tool is missing (Debian: apt install rabbitmq-server pgbouncer)" >&2; exit 2; }; done
@@ -45,6 +45,9 @@ format: $(STAMP) ## format the code and mend what the linter can
 
 mutants: $(STAMP) ## break the planners' rules one by one; a survivor fails
 	$(BIN)/python -m tests.mutants
+
+faults: $(STAMP) ## break a cluster at random for SECONDS (600) from SEED, then audit every job
+	$(BIN)/python -m tests.faults --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP) ## measure, print a table, write build/bench.json
 	$(BIN)/python -m benchmarks

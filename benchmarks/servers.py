@@ -83,8 +83,9 @@ def far(settings: Settings, delay: float) -> Iterator[Settings]:
         yield settings
         return
     assert settings.database_url is not None
-    proxy, url = in_front_of(settings.database_url, delay=delay)
+    proxy, url = in_front_of(settings.database_url)
     with proxy:
+        proxy.delay = delay / 2  # on the way there, and on the way back
         yield settings.model_copy(update={"database_url": url})
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import traceback
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from dispatcher import clock
+from dispatcher.error_text import with_traceback
 
 _PR_SET_PDEATHSIG: Final = 1
 #: Seconds before a child is started again: the first time, and at most.
@@ -19,12 +20,12 @@ _BACKOFF: Final = (0.1, 10.0)
 _LIVED_WELL: Final = 30.0
 
 
-def die_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel signal this process when the thread that forked it ends.
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that forked it ends.
 
     It is lost when the parent died before: whoever must not outlive it compares ``getppid`` after.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 @dataclass
@@ -80,7 +81,8 @@ def fork(main: Callable[[], int]) -> int:
     code = 1
     try:
         os.setpgid(0, 0)
-        die_with_parent(signal.SIGTERM)
+        # killed: whoever would see to it that a child which does not end is killed is gone
+        die_with_parent()
         if os.getppid() != parent:
             os._exit(1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
@@ -89,8 +91,8 @@ def fork(main: Callable[[], int]) -> int:
         code = main()
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        print(with_traceback(error), file=sys.stderr, flush=True)
     finally:
         # no clean-up of what belongs to the parent
         os._exit(code)
