@@ -7,11 +7,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, text
 
+from dispatcher.db.watchdog import bounded
 from tests.factories import make_node
 
 #: Capacity of a node, and impact of a job on one host.
 CAPACITY = 400
 IMPACT = 2
+#: Seconds that a statement over a million rows may take.
+LONGEST = 600.0
 
 _TIMES: Mapping[str, str] = {
     "pending": "",
@@ -45,10 +48,11 @@ def add_jobs(
     nodes = connection.scalar(text("SELECT count(*) FROM node"))
     more = "".join(f", {name}" for name in columns)
     values = "".join(f", :{name}" for name in columns)
-    connection.execute(text("SET LOCAL session_replication_role = replica"))
-    connection.execute(
-        text(
-            f"""
+    with bounded(connection, LONGEST):
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(
+            text(
+                f"""
             INSERT INTO job (uuid, kind, name, organization_id, task_impact, preferred_groups,
                 dependencies_processed, status, created{_TIMES[status]}{more})
             SELECT gen_random_uuid(), 'playbook', 'site.yml',
@@ -59,15 +63,18 @@ def add_jobs(
                 {_RUNNING if status == "running" else ""}{values}
             FROM generate_series(1, :count) n
             """
-        ),
-        {"count": count, "status": status, "nodes": nodes, "age": age, **columns},
-    )
-    connection.execute(text("SET LOCAL session_replication_role = origin"))
+            ),
+            {"count": count, "status": status, "nodes": nodes, "age": age, **columns},
+        )
+        connection.execute(text("SET LOCAL session_replication_role = origin"))
 
 
 def settle(engine: Engine, *tables: str) -> None:
     """Statistics and visibility as a server that has lived for a while has them."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with (
+        engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+        bounded(connection, LONGEST),
+    ):
         connection.execute(text(f"VACUUM ANALYZE {', '.join(tables or ('job',))}"))
 
 
