@@ -17,39 +17,25 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
-from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy import Connection, Engine, text
 
 from benchmarks.figures import machine
 from benchmarks.instant_node import InstantNodes
+from benchmarks.record_scene import JOBS, WEIGHTS, launch, make_scene
 from benchmarks.servers import has_passed, servers
 from dispatcher import logs
 from dispatcher import settings as settings_module
 from dispatcher.actions.decide_approval import decide_approval
-from dispatcher.actions.launch_template import TemplateLaunch, launch_job_templates
-from dispatcher.actions.launched import Launched
-from dispatcher.actions.save_workflow import NodeSpec
 from dispatcher.broker.messages import Manager, wake
-from dispatcher.db import tables as t
-from dispatcher.db.change import raise_counter
 from dispatcher.db.engine import transaction
 from dispatcher.settings import Settings
-from tests import workflows
-from tests.factories import make_node
 from tests.roles import Role, children_of, role
-from tests.templates import make_inventory, make_project, make_template, updated
 from tests.waiting import wait_until
 
 PAGE = Path(__file__).parents[1] / "docs" / "scheduling.md"
 BEGIN, END = "<!-- record: written by make records -->\n", "<!-- end of the record -->\n"
 
-WEIGHTS = {"Red": 1, "Blue": 3}
-JOBS = 500
-#: Of each tenant's jobs, every so many is for the one host that is locked.
-LOCKED_EVERY = 25
-#: Nodes, and what fits on each: five jobs of impact 2.
-NODES, CAPACITY = 4, 10
 #: Seconds between two lines, and seconds at which things happen.
 LINE_EVERY = 5.0
 CONTROL_DIES, BEAT_DIES, DEAD_FOR = (15.0, 50.0), 24.0, 3.0
@@ -124,7 +110,7 @@ def main() -> int:
 def play(engine: Engine, settings: Settings) -> tuple[Timeline, list[str]]:
     """The timeline, and what was not as it should be."""
     with transaction(engine) as connection:
-        scene = _make_scene(connection)
+        scene = make_scene(connection)
     timeline = Timeline()
     roles = Roles(settings, timeline)
     chance = random.Random(5)
@@ -135,7 +121,7 @@ def play(engine: Engine, settings: Settings) -> tuple[Timeline, list[str]]:
         wait_until(lambda: has_passed(engine), timeout=120, what="control runs managers")
         with nodes.running():
             with transaction(engine) as connection:
-                _launch(connection, scene)
+                launch(connection, scene)
             timeline.began = monotonic()
             timeline.say(f"{JOBS} jobs of each tenant and one workflow are launched at once")
             nodes.publish(wake(Manager.TASK))
@@ -157,59 +143,6 @@ def _events(engine: Engine, roles: Roles, timeline: Timeline, nodes: InstantNode
         Event(APPROVED_AT, lambda: _approve(engine, timeline, nodes)),
     ]
     return sorted(events, key=lambda event: event.at)
-
-
-def _make_scene(connection: Connection) -> dict[str, Any]:
-    """Nodes, and for each tenant one template of free jobs and one for the locked host."""
-    for number in range(1, NODES + 1):
-        make_node(connection, f"n{number}", capacity=CAPACITY)
-    templates: dict[str, tuple[int, int]] = {}
-    for tenant, weight in WEIGHTS.items():
-        organization = connection.execute(
-            insert(t.organization).values(name=tenant, weight=weight).returning(t.organization.c.id)
-        ).scalar_one()
-        own = {"organization_id": organization}
-        project = make_project(connection, **own)
-        updated(connection, project, **own)
-        free = make_inventory(connection, ["web"], addresses={"web": f"{tenant}-web:22"}, **own)
-        shared = make_inventory(connection, ["shop"], addresses={"shop": "192.0.2.7:22"}, **own)
-        many = {"allow_simultaneous": True, **own}
-        templates[tenant] = (
-            make_template(connection, project, free, name=f"{tenant} web", **many),
-            make_template(
-                connection, project, shared, name=f"{tenant} shop", host_lock="exclusive", **many
-            ),
-        )
-    project = make_project(connection)
-    updated(connection, project)
-    step = make_template(connection, project, make_inventory(connection, ["app"]), name="step")
-    flow = workflows.make_template(
-        connection,
-        "release",
-        [
-            NodeSpec("build", "job_template", step),
-            workflows.asks("approve"),
-            NodeSpec("roll out", "job_template", step),
-        ],
-        workflows.moves("build>approve", "approve>roll out"),
-    )
-    raise_counter(connection)
-    return {"templates": templates, "flow": flow}
-
-
-def _launch(connection: Connection, scene: dict[str, Any]) -> None:
-    workflows.launch(connection, scene["flow"])
-    wanted = [
-        TemplateLaunch(shop if number % LOCKED_EVERY == 0 else web, {}, tenant)
-        for number in range(JOBS)
-        for tenant, (web, shop) in scene["templates"].items()
-    ]
-    for first in range(0, len(wanted), 500):
-        found = launch_job_templates(connection, wanted[first : first + 500])
-        refused = [each for each in found if not isinstance(each, Launched)]
-        if refused:
-            raise AssertionError(f"not launched: {refused[0]}")
-    raise_counter(connection)
 
 
 def _approve(engine: Engine, timeline: Timeline, nodes: InstantNodes) -> None:
