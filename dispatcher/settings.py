@@ -151,7 +151,7 @@ class Settings(BaseSettings):
         description="Seconds after which a job that is kept waiting is not overtaken any more on what it waits for.",
     )
     start_limit: int = Field(0, ge=0, description="Most starts in one pass; 0: no limit.")
-    pass_rows: int = Field(20_000, ge=100, description="Most pending jobs read in one pass.")
+    pass_rows: int = Field(10_000, ge=100, description="Most pending jobs read in one pass.")
     submission_grace: float = Field(
         20.0, ge=1, description="Seconds a job stays waiting before its submission is repeated."
     )

@@ -23,15 +23,19 @@ from schedulers.core.snapshot import (
     World,
 )
 
+_KINDS: Final = {str(kind): kind for kind in Kind}
+_STATUSES: Final = {str(status): status for status in Status}
+
 #: Seconds over which what ended jobs have used counts against their tenant's turn.
 LATELY: Final = 60
 
+#: The columns of a candidate in the order of PendingJob, without its dependencies.
 _PENDING = """
     SELECT job.id, kind, job.name, organization_id, rank, task_impact, forks, preferred_groups,
-           host_lock, lock_keys, strikes, pending_reason, job_template_id,
+           host_lock, lock_keys, strikes,
+           EXTRACT(epoch FROM job.created)::double precision AS created_at, job_template_id,
            workflow_job_template_id, project_id, inventory_id, inventory_source_id,
-           allow_simultaneous,
-           EXTRACT(epoch FROM job.created)::double precision AS created_at
+           allow_simultaneous, pending_reason
     FROM job
     WHERE status = 'pending' AND dependencies_processed AND kind <> 'approval'
       AND (quarantined_until IS NULL OR quarantined_until <= dispatcher_now())
@@ -139,30 +143,15 @@ def _active(connection: Connection) -> tuple[ActiveJob, ...]:
     rows = connection.execute(
         text(
             "SELECT id, kind, status, organization_id, node_id, instance_group_id, task_impact,"
-            " forks, host_lock, lock_keys, job_template_id, workflow_job_template_id, project_id,"
-            " inventory_id, inventory_source_id, allow_simultaneous, EXTRACT(epoch FROM created)::double precision AS created_at"
+            " forks, host_lock, lock_keys, EXTRACT(epoch FROM created)::double precision,"
+            " job_template_id, workflow_job_template_id, project_id, inventory_id,"
+            " inventory_source_id, allow_simultaneous"
             " FROM job WHERE status IN ('waiting', 'running')"
         )
-    )
+    ).all()
     return tuple(
-        ActiveJob(
-            id=row.id,
-            kind=Kind(row.kind),
-            status=Status(row.status),
-            organization_id=row.organization_id,
-            node_id=row.node_id,
-            instance_group_id=row.instance_group_id,
-            task_impact=row.task_impact,
-            forks=row.forks,
-            host_lock=row.host_lock,
-            lock_keys=tuple(row.lock_keys),
-            created=row.created_at,
-            job_template_id=row.job_template_id,
-            workflow_job_template_id=row.workflow_job_template_id,
-            project_id=row.project_id,
-            inventory_id=row.inventory_id,
-            inventory_source_id=row.inventory_source_id,
-            allow_simultaneous=row.allow_simultaneous,
+        ActiveJob._make(
+            (row[0], _KINDS[row[1]], _STATUSES[row[2]], *row[3:9], tuple(row[9]), *row[10:])
         )
         for row in rows
     )
@@ -238,31 +227,20 @@ def _candidates(
     connection: Connection, rows: Collection[Any]
 ) -> tuple[list[PendingJob], dict[int, Reason]]:
     depends_on = _dependencies(connection, [row.id for row in rows])
-    jobs = [
-        PendingJob(
-            id=row.id,
-            kind=Kind(row.kind),
-            name=row.name,
-            organization_id=row.organization_id,
-            rank=row.rank,
-            task_impact=row.task_impact,
-            forks=row.forks,
-            preferred_groups=tuple(row.preferred_groups),
-            host_lock=row.host_lock,
-            lock_keys=tuple(row.lock_keys),
-            dependencies=tuple(depends_on.get(row.id, ())),
-            strikes=row.strikes,
-            created=row.created_at,
-            job_template_id=row.job_template_id,
-            workflow_job_template_id=row.workflow_job_template_id,
-            project_id=row.project_id,
-            inventory_id=row.inventory_id,
-            inventory_source_id=row.inventory_source_id,
-            allow_simultaneous=row.allow_simultaneous,
+    jobs = []
+    reasons = {}
+    for row in rows:
+        id, kind, name, tenant, rank, impact, forks, groups, lock, keys, *rest, reason = row[:19]
+        needs = tuple(depends_on.get(id, ()))
+        jobs.append(
+            PendingJob(
+                *(id, _KINDS[kind], name, tenant, rank, impact, forks, tuple(groups)),
+                *(lock, tuple(keys), needs, *rest),
+            )
         )
-        for row in rows
-    ]
-    return jobs, {row.id: _reason(row.pending_reason) for row in rows if row.pending_reason}
+        if reason:
+            reasons[id] = _reason(reason)
+    return jobs, reasons
 
 
 def _reason(stored: Mapping[str, Any]) -> Reason:

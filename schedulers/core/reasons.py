@@ -59,9 +59,7 @@ def cause(reason: Reason) -> tuple[object, ...]:
     A stored reason is rewritten when its cause changes. Its numbers change in every pass, and a
     backlog of thousands must not be rewritten for them; the explain call computes them anew.
     """
-    data = reason.data
-    names = ("group", "limit", "why", "scope", "name")
-    return (reason.code, *map(data.get, names))
+    return (reason.code, *map(reason.data.get, ("group", "limit", "why", "scope", "name")))
 
 
 def words(code: str, data: Mapping[str, Any]) -> str:

@@ -25,33 +25,32 @@ MUTANTS: list[Mutant] = [
         "exclusions",
         (
             "project update blocks another update of the project",
-            'Kind.PROJECT_UPDATE: (("project", job.project_id),),\n        Kind.INVENTORY_UPDATE: (("source"',
-            'Kind.PROJECT_UPDATE: (),\n        Kind.INVENTORY_UPDATE: (("source"',
+            'Kind.PROJECT_UPDATE: lambda job: (("project", job.project_id),),',
+            "Kind.PROJECT_UPDATE: lambda job: (),",
         ),
         (
             "project update blocks playbook jobs of the project",
-            'Kind.PLAYBOOK: (\n            ("project", job.project_id),',
-            "Kind.PLAYBOOK: (",
+            'Kind.PLAYBOOK: lambda job: (\n        ("project", job.project_id),',
+            "Kind.PLAYBOOK: lambda job: (",
         ),
         (
             "a running playbook does not block updates of its project",
-            'Kind.PLAYBOOK: (("template", job.job_template_id if alone else None),),',
-            'Kind.PLAYBOOK: (("template", job.job_template_id if alone else None),'
-            ' ("project", job.project_id)),',
+            '(("template", job.job_template_id if alone else None),),',
+            '(("template", job.job_template_id if alone else None), ("project", job.project_id)),',
         ),
         (
             "inventory update blocks another update of the source",
-            'Kind.INVENTORY_UPDATE: (("source", job.inventory_source_id),),',
-            "Kind.INVENTORY_UPDATE: (),",
+            'Kind.INVENTORY_UPDATE: lambda job: (("source", job.inventory_source_id),),',
+            "Kind.INVENTORY_UPDATE: lambda job: (),",
         ),
         (
             "inventory update blocks playbook jobs on the inventory",
-            '            ("inventory", job.inventory_id),\n            ("template"',
-            '            ("template"',
+            '        ("inventory", job.inventory_id),\n        ("template"',
+            '        ("template"',
         ),
         (
             "playbook job that runs alone blocks jobs of its template",
-            '            ("template", job.job_template_id),\n',
+            '        ("template", job.job_template_id),\n',
             "",
         ),
         (
@@ -61,7 +60,7 @@ MUTANTS: list[Mutant] = [
         ),
         (
             "workflow job that runs alone blocks workflows of its template",
-            '            ("workflow template", job.workflow_job_template_id),\n',
+            '        ("workflow template", job.workflow_job_template_id),\n',
             "",
         ),
         (
@@ -71,13 +70,13 @@ MUTANTS: list[Mutant] = [
         ),
         (
             "workflow of slices blocks another of its template",
-            '            ("slices of template", job.job_template_id),\n',
+            '        ("slices of template", job.job_template_id),\n',
             "",
         ),
         (
             "clean-up job blocks clean-up jobs",
-            'Kind.CLEANUP: (("kind", Kind.CLEANUP),),\n    }\n    return tuple((name, which) for name, which in rules.get(job.kind, ()) if which is not None)\n\n\ndef holds',
-            "}\n    return tuple((name, which) for name, which in rules.get(job.kind, ()) if which is not None)\n\n\ndef holds",
+            'Kind.CLEANUP: lambda job: (("kind", Kind.CLEANUP),),',
+            "Kind.CLEANUP: lambda job: (),",
         ),
         (
             "an old job is not overtaken by later holders of what it waits for",
@@ -174,8 +173,13 @@ MUTANTS: list[Mutant] = [
         ("an oversized job runs alone", "if node.jobs == 0 and not node.is_full:", "if True:"),
         (
             "a node is kept for an old job",
-            "ledger.kept[to_keep.id] = place",
+            "ledger.keep(to_keep.id, place)",
             "pass",
+        ),
+        (
+            "a job before the one that a node is kept for may take it",
+            "return not ledger.kept or all(",
+            "return True or all(",
         ),
         (
             "a job that lacks a limit keeps no node",

@@ -51,7 +51,7 @@ def simulate(
         now = NOW + timedelta(seconds=second)
         running = {id: (end, job) for id, (end, job) in running.items() if end > second}
         for job in arrivals.get(second, ()):
-            waiting[job.id] = replace(job, rank=now.timestamp(), created=now.timestamp())
+            waiting[job.id] = job._replace(rank=now.timestamp(), created=now.timestamp())
         held = (*cluster.active, *(job for _, job in running.values()))
         decisions, _ = plan_window(
             Ledger.of(replace(cluster, now=now, active=held)), list(waiting.values())
