@@ -21,6 +21,7 @@ class Job:
         node: where it runs or ran; empty before.
         elapsed: seconds it has run.
         outcome: the reason of a final status; empty before.
+        retried_by: the job that repeats it, because it was lost with its node.
     """
 
     id: int
@@ -33,6 +34,7 @@ class Job:
     created: str
     started: str
     finished: str
+    retried_by: int | None
     raw: Mapping[str, Any] = field(repr=False)
 
     @classmethod
@@ -48,6 +50,7 @@ class Job:
             created=_text(body, "created"),
             started=_text(body, "started"),
             finished=_text(body, "finished"),
+            retried_by=body.get("retried_by"),
             raw=body,
         )
 

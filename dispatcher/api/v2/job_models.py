@@ -104,6 +104,9 @@ class JobInList(BaseModel):
     )
     events_stored: int = Field(description="Events that can be read now.")
     retry_of: int | None = Field(description="The job that this one repeats after a lost node.")
+    retried_by: int | None = Field(
+        description="The job that repeats this one, which was lost with its node."
+    )
 
 
 class Job(JobInList):

@@ -92,6 +92,7 @@ _SAME: Final = (
     "events_complete",
     "events_stored",
     "retry_of",
+    "retried_by",
 )
 #: Inputs of the run, with what a job without a playbook shows instead.
 _INPUTS: Final[Mapping[str, Any]] = {
@@ -175,6 +176,8 @@ def _related(row: Row) -> dict[str, str]:
         related["content"] = url_of("content", row["bundle_digest"])
     if row["retry_of"] is not None:
         related["retry_of"] = url_of("jobs", row["retry_of"])
+    if row["retried_by"] is not None:
+        related["retried_by"] = url_of("jobs", row["retried_by"])
     return related
 
 

@@ -9,18 +9,29 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from dispatcher.db.job_moves.retries import launch_retry
 from dispatcher.domain.outcome import Outcome, status_of
 from dispatcher.domain.status import Status
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A final status that was written."""
+    """A final status that was written.
+
+    Attributes:
+        retry_id: the job that repeats this one, which was lost with its node.
+    """
 
     job_id: int
     status: Status
     outcome: Outcome
     started: datetime
+    retry_id: int | None = None
+
+    @property
+    def in_workflow(self) -> int:
+        """The job that a workflow's node stands for now: the retry, or else the job itself."""
+        return self.job_id if self.retry_id is None else self.retry_id
 
 
 def finish(
@@ -33,6 +44,9 @@ def finish(
     events_complete: bool = True,
 ) -> Finished | None:
     """running → final. A requested cancel wins over what the playbook reached.
+
+    A job that was lost with its node, and has retries left, is launched again in the same
+    transaction (docs/protocols.md 4.9).
 
     Args:
         dispatch_id: the run that ended; None for workflow jobs. Another dispatch is not touched.
@@ -57,7 +71,7 @@ def finish(
                     THEN COALESCE(canceled_on, dispatcher_now()) END
             WHERE id = :job AND status = 'running'
               AND dispatch_id IS NOT DISTINCT FROM CAST(:dispatch AS uuid)
-            RETURNING id, status, outcome, started
+            RETURNING id, status, outcome, started, retries_left
             """
         ),
         {
@@ -69,7 +83,12 @@ def finish(
             "complete": events_complete,
         },
     ).one_or_none()
-    return None if row is None else Finished(row[0], Status(row[1]), Outcome(row[2]), row[3])
+    if row is None:
+        return None
+    written = Outcome(row.outcome)
+    again = written is Outcome.NODE_LOST and row.retries_left > 0
+    retry_id = launch_retry(connection, job_id) if again else None
+    return Finished(job_id, Status(row.status), written, row.started, retry_id)
 
 
 def finish_workflows(
