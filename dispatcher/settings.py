@@ -150,6 +150,11 @@ class Settings(BaseSettings):
         ge=0,
         description="Seconds after which a job that is kept waiting is not overtaken any more on what it waits for.",
     )
+    lock_cooldown: float = Field(
+        30.0,
+        ge=0,
+        description="Seconds for which the exclusive host locks of a run that was stopped by force are kept after its end.",
+    )
     start_limit: int = Field(0, ge=0, description="Most starts in one pass; 0: no limit.")
     pass_rows: int = Field(20_000, ge=100, description="Most pending jobs read in one pass.")
     submission_grace: float = Field(

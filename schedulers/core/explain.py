@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
 
@@ -123,7 +123,10 @@ def _expected(
 ) -> datetime | None:
     """Play the cluster forward until the job starts."""
     now = world.now.timestamp()
-    arrivals = [Arrival(other, now, times.of(other)) for other in pending]
+    arrivals = [
+        Arrival(replace(other, held_since=other.held_since or now), now, times.of(other))
+        for other in pending
+    ]
     ends = {active.id: times.end_of(active, now) for active in world.active}
     starts = simulate(world, arrivals, ends=ends, depth=max(1, len(pending)))
     at = next((s.at for s in islice(starts, FORESEEN) if s.job.id == job.id), None)

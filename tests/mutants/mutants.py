@@ -103,6 +103,11 @@ MUTANTS: list[Mutant] = [
             "if True:\n                holders",
         ),
         (
+            "locks of a job stopped by force are kept",
+            "cooling = [self.cooling[key]] if key in self.cooling else []",
+            "cooling: list[int] = []",
+        ),
+        (
             "an old job is not overtaken on its locks",
             "ahead = [claim[-1] for claim in claims if claim < place]",
             "ahead: list[int] = []",
@@ -211,9 +216,19 @@ MUTANTS: list[Mutant] = [
             "        pass\n\n",
         ),
         (
-            "old jobs are those that waited as long as reserve_after",
+            "old jobs are those that were held as long as reserve_after",
+            "self.now - job.held_since >= self.reserve_after",
+            "self.now - job.held_since > self.reserve_after",
+        ),
+        (
+            "age counts from being held, not from rank",
+            "job.held_since is not None and self.now - job.held_since >= self.reserve_after",
             "self.now - job.rank >= self.reserve_after",
-            "self.now - job.rank > self.reserve_after",
+        ),
+        (
+            "locks are kept a while after a forced stop, and no longer",
+            "if ended.until > ledger.now:",
+            "if True:",
         ),
     ),
     *_of(

@@ -40,7 +40,7 @@ def start(connection: Connection, rows: Sequence[StartRow]) -> list[Started]:
             UPDATE job SET status = 'waiting', dispatch_id = v.dispatch_id, node_id = v.node_id,
                 instance_group_id = v.group_id, waiting_since = dispatcher_now(),
                 submitted_at = dispatcher_now(), submissions = 1, queued_on_node = false,
-                blocker = job.pending_reason ->> 'code', pending_reason = NULL
+                held_since = NULL, blocker = job.pending_reason ->> 'code', pending_reason = NULL
             FROM unnest(CAST(:jobs AS bigint[]), CAST(:dispatches AS uuid[]),
                         CAST(:nodes AS bigint[]), CAST(:groups AS bigint[]))
                 AS v(job_id, dispatch_id, node_id, group_id), node
@@ -66,7 +66,8 @@ def begin(connection: Connection, job_ids: Sequence[int]) -> list[int]:
     moved = connection.execute(
         text(
             """
-            UPDATE job SET status = 'running', started = dispatcher_now(), pending_reason = NULL
+            UPDATE job SET status = 'running', started = dispatcher_now(), pending_reason = NULL,
+                held_since = NULL
             WHERE id = ANY(:jobs) AND status = 'pending' AND kind = 'workflow'
               AND NOT cancel_requested
             RETURNING id
