@@ -21,7 +21,7 @@ from dispatcher import clock, logs
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.broker.publish import Publisher, Round
 from dispatcher.db.change import raise_counter
-from dispatcher.db.engine import transaction
+from dispatcher.db.engine import reading, transaction
 from dispatcher.db.schema_check import SchemaWatch
 from dispatcher.errors import LeaseLost
 from dispatcher.metrics import (
@@ -33,7 +33,7 @@ from dispatcher.metrics import (
 from dispatcher.settings import Settings
 from schedulers.passes import manager_lease
 from schedulers.passes.holder import Holder
-from schedulers.passes.manager_lease import Lease
+from schedulers.passes.manager_lease import Lease, Walk
 
 log = logs.get(__name__)
 
@@ -74,11 +74,13 @@ class Ended:
         result: ``complete``, ``fruitless`` or ``budget`` (stopped early; asks for another pass).
         done_at_change: the change counter up to which everything was walked; None: not everything.
         next_due: the earliest time at which something depends on the clock alone.
+        walk: what the next pass, which goes on where this one stopped, is to know.
     """
 
     result: Literal["complete", "fruitless", "budget"]
     done_at_change: int | None = None
     next_due: datetime | None = None
+    walk: Walk | None = None
 
 
 class Pass:
@@ -248,7 +250,7 @@ class Runner:
             raise
         finally:
             self._measure(running, started, result)
-        with transaction(self.engine) as connection:
+        with reading(self.engine) as connection:
             asked = manager_lease.requested(connection, manager)
         return result, result == "budget" or asked > lease.asked
 
@@ -261,6 +263,7 @@ class Runner:
                     lease,
                     done_at_change=ended.done_at_change,
                     next_due=ended.next_due,
+                    walk=ended.walk,
                 )
             manager_lease.release(connection, lease, completed=True)
 
