@@ -27,7 +27,7 @@ up: $(STAMP) ## start the embedded stack in the foreground
 	$(BIN)/dispatcher up
 
 test: $(STAMP) ## the whole test suite on its own embedded servers
-	$(BIN)/python -m pytest -m 'not apt'
+	$(BIN)/python -m pytest -m 'not apt' -n 2 --dist loadfile --no-loadscope-reorder
 
 test-apt: $(STAMP) ## tests against RabbitMQ and pgbouncer from apt
 	@for tool in rabbitmq-server pgbouncer; do PATH=$$PATH:/usr/sbin command -v $$tool >/dev/null || { echo "make: $$tool is missing (Debian: apt install rabbitmq-server pgbouncer)" >&2; exit 2; }; done

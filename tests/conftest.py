@@ -31,12 +31,23 @@ _PREFIX = "dt-"
 _numbers = itertools.count(1)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Settings of whoever runs the tests are not settings of the tests."""
     for name in [name for name in os.environ if name.startswith(settings_module.PREFIX)]:
         del os.environ[name]
-    # a session that is told to end takes its servers and stacks along
-    signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+    # a session that is told to end takes its servers and stacks along; of several processes the
+    # first is told, and it interrupts the others
+    of_several = hasattr(config, "workerinput")
+    signal.signal(signal.SIGTERM, _stay if of_several else _end)
+
+
+def _end(number: int, frame: object) -> None:
+    signal.signal(signal.SIGTERM, _stay)
+    pytest.exit("terminated", returncode=143)
+
+
+def _stay(number: int, frame: object) -> None:
+    """Not SIG_IGN: that would be handed down to every process of a test."""
 
 
 def _remove_abandoned() -> None:

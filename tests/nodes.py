@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,8 +18,10 @@ from sqlalchemy import Connection, Engine, select, text
 
 from dispatcher import settings as settings_module
 from dispatcher.db import tables as t
+from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.secrets import make_key_file
 from dispatcher.settings import Settings
+from tests.databases import Databases
 from tests.factories import make_job, pack, store_bundle
 from tests.waiting import wait_until
 from workers.handover import hand_over, line
@@ -55,6 +57,36 @@ def paced(gate: Path, tasks: int = 20) -> str:
     - ansible.builtin.debug: {{msg: "after {{{{ item }}}}"}}
       loop: "{{{{ range({tasks}) | list }}}}"
 """
+
+
+def agent_alone(
+    name: str,
+    databases: Databases,
+    template: str,
+    valkey: EmbeddedValkey,
+    session_dir: Path,
+    **given: Any,
+) -> Iterator[NodeUnderTest]:
+    """An agent alone, for all tests of a module; jobs are handed over as its Celery worker does it.
+
+    The body of a fixture.
+
+    Args:
+        name: of its database and its data directory.
+        given: settings besides.
+    """
+    node = NodeUnderTest(
+        settings_module.load(
+            database_url=databases.make(name, template=template),
+            broker_url=valkey.url(0),
+            data_dir=session_dir / name,
+            **given,
+        )
+    )
+    node.start("agent")
+    yield node
+    node.kill()
+    databases.drop(name)
 
 
 def free_port() -> int:

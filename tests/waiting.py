@@ -9,12 +9,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(predicate: Callable[[], T], *, timeout: float = 20.0, what: str = "") -> T:
+def wait_until(predicate: Callable[[], T], *, timeout: float = 60.0, what: str = "") -> T:
     """Call ``predicate`` until it answers something true, and return that.
 
     Args:
         predicate: looked at about 50 times a second.
-        timeout: seconds after which the test fails.
+        timeout: seconds after which the test fails; long, because a busy machine is no fault.
         what: words for the failure; default the predicate's name.
     """
     deadline = time.monotonic() + timeout

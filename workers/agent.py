@@ -8,30 +8,27 @@ connections: one each for lease, claims, shipping and content; never more, whate
 from __future__ import annotations
 
 import os
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from dispatcher import clock, logs
-from dispatcher.actions.store_content import read_bundle
 from dispatcher.broker.celery_app import make_app
 from dispatcher.broker.messages import Manager, wake
 from dispatcher.broker.publish import Publisher
 from dispatcher.db import node_rows
 from dispatcher.db.engine import make_engine, transaction
-from dispatcher.db.node_rows import JobHosts
 from dispatcher.health import Health
 from dispatcher.metrics import RUNNING_JOBS
 from dispatcher.secrets import Cipher
 from dispatcher.settings import Settings, node_name
-from workers import node_lease, process_tree
+from workers import node_lease
+from workers.agent_signals import Signals
 from workers.claim import Claimer
 from workers.content_cache import ContentCache
+from workers.content_connection import ContentConnection
 from workers.courier import Courier
 from workers.deliver_update import Delivery
 from workers.enter_cluster import Entered, enter_cluster
@@ -41,7 +38,6 @@ from workers.node_identity import AgentLock, make_data_dir
 from workers.node_loop import NodeLoop
 from workers.prepare import THREADS, Preparer
 from workers.recover_runs import Recovery
-from workers.render_inventory import render_inventory
 from workers.runs import Phase, Run, Runs, Verdict
 from workers.shipper import Shipper
 from workers.stopping import Stopping
@@ -79,8 +75,8 @@ class Agent:
         self._publisher = Publisher(make_app(settings, profile="publisher"))
         self._courier = Courier(self._publisher)
         self._shipper = Shipper(self._engines["events"], self._runs, self._courier)
-        self._content_lock = threading.Lock()
-        delivery = Delivery(settings, self._engines["content"], self._content_lock, self._courier)
+        self._content = ContentConnection(self._engines["content"])
+        delivery = Delivery(settings, self._content, self._courier)
         self._clearing = Clearing(self._pool, self._runs, self._cleared, delivery.deliver)
 
     # -- life
@@ -115,7 +111,7 @@ class Agent:
         of_node = {"node_id": entered.node_id, "epoch": entered.epoch}
         self._cache = ContentCache(
             settings.data_dir / "cache",
-            self._fetch,
+            self._content.bundle,
             bound=settings.cache_bytes,
             largest=settings.max_bundle_unpacked_bytes,
         )
@@ -125,7 +121,7 @@ class Agent:
             self._cache,
             self._cipher,
             self._pool,
-            self._render,
+            self._content.inventory,
             self._prepared,
         )
         recovery = Recovery(settings, engine, runs, self._supervisors, self._clearing, **of_node)
@@ -248,65 +244,6 @@ class Agent:
         self._fenced.set()
         self._loop.refusal = Verdict(FENCED.outcome, FENCED.explanation)
         self._supervisors.wake()
-
-    def _render(self, hosts: JobHosts) -> Mapping[str, Any]:
-        """A job's inventory from the tables, all of it from one moment."""
-        with (
-            self._content_lock,
-            transaction(
-                self._engines["content"], statement_timeout=30, isolation="REPEATABLE READ"
-            ) as connection,
-        ):
-            return render_inventory(connection, hosts)
-
-    @contextmanager
-    def _fetch(self, digest: str) -> Iterator[Iterable[bytes]]:
-        """A bundle's bytes; one at a time, because there is one connection for it."""
-        with (
-            self._content_lock,
-            transaction(
-                self._engines["content"], statement_timeout=30, idle_timeout=60
-            ) as connection,
-        ):
-            yield read_bundle(connection, digest)
-
-
-class Signals:
-    """Counts what was asked of this process: SIGTERM, and SIGHUP when the parent died."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.parent_gone = False
-        self.on_signal: Callable[[], None] = _nothing
-
-    def asked(self) -> bool:
-        """Whether the process is to end."""
-        return self.count > 0 or self.parent_gone
-
-    def install(self, parent: int | None) -> None:
-        """Listen; SIGINT is for the parent, which decides.
-
-        Args:
-            parent: the process whose death lets this one detach; None: nobody's.
-        """
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._stop)
-        if parent is not None:
-            signal.signal(signal.SIGHUP, self._parent_died)
-            if not process_tree.die_with_parent(parent, signal.SIGHUP):
-                self.parent_gone = True
-
-    def _stop(self, *_: object) -> None:
-        self.count += 1
-        self.on_signal()
-
-    def _parent_died(self, *_: object) -> None:
-        self.parent_gone = True
-        self.on_signal()
-
-
-def _nothing() -> None:
-    """Before there is a main loop to wake."""
 
 
 def run(settings: Settings, parent: int | None) -> int:

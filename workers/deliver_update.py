@@ -6,21 +6,19 @@ Safe to repeat: a bundle is known by its digest, and an import of the same hosts
 
 from __future__ import annotations
 
-import threading
-
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Connection, text
 
 from dispatcher import logs
 from dispatcher.actions.import_inventory import import_inventory
-from dispatcher.actions.store_content import Limits, store_bundle
+from dispatcher.actions.store_content import Limits
 from dispatcher.broker.messages import Owed
 from dispatcher.db.change import raise_counter
-from dispatcher.db.engine import transaction
 from dispatcher.domain.inventory import InventoryError
 from dispatcher.domain.inventory_listing import read_listing
 from dispatcher.domain.outcome import Outcome
 from dispatcher.errors import InvalidRequest, NotFound
 from dispatcher.settings import Settings
+from workers.content_connection import ContentConnection
 from workers.courier import Courier
 from workers.outcome import decide
 from workers.run_dir import Result
@@ -29,18 +27,11 @@ from workers.update_files import UpdateFiles
 
 
 class Delivery:
-    """Stores what updates found, over the connection for content.
+    """Stores what updates found, over the connection for content."""
 
-    Args:
-        lock: whoever uses the connection holds it.
-    """
-
-    def __init__(
-        self, settings: Settings, engine: Engine, lock: threading.Lock, courier: Courier
-    ) -> None:
+    def __init__(self, settings: Settings, content: ContentConnection, courier: Courier) -> None:
         self._limits = Limits(settings.max_bundle_bytes, settings.max_bundle_unpacked_bytes)
-        self._engine = engine
-        self._lock = lock
+        self._content = content
         self._courier = courier
         self._log = logs.get(__name__)
 
@@ -71,9 +62,7 @@ class Delivery:
             )
 
     def _store(self, files: UpdateFiles, result: Result) -> None:
-        digest = result.update["bundle_digest"]
-        with self._lock:
-            store_bundle(self._engine, digest, files.read_bundle(), limits=self._limits)
+        self._content.store(result.update["bundle_digest"], files.read_bundle(), self._limits)
 
     def _import(self, run: Run, files: UpdateFiles) -> None:
         try:
@@ -81,12 +70,7 @@ class Delivery:
         except FileNotFoundError:
             raise InventoryError("ansible-inventory wrote none") from None
         owed = Owed()
-        with (
-            self._lock,
-            transaction(
-                self._engine, statement_timeout=60, lock_timeout=30, idle_timeout=60
-            ) as connection,
-        ):
+        with self._content.importing() as connection:
             source = _source_of(connection, run)
             if source is None:
                 return  # the row is not this run's any more, or was canceled: nothing is changed

@@ -225,7 +225,7 @@ def _selection(spec: JobSpec) -> list[str]:
 def yaml_text(value: Any, *, unsafe: bool) -> str:
     """JSON-like YAML in ASCII; with ``unsafe`` every string is marked as never to be templated."""
     if isinstance(value, Mapping):
-        pairs = (f"{_quoted(str(k))}: {yaml_text(v, unsafe=unsafe)}" for k, v in value.items())
+        pairs = (f"{_key(str(k))}: {yaml_text(v, unsafe=unsafe)}" for k, v in value.items())
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(yaml_text(each, unsafe=unsafe) for each in value) + "]"
@@ -239,6 +239,12 @@ def yaml_text(value: Any, *, unsafe: bool) -> str:
 def _quoted(text: str) -> str:
     """A double-quoted YAML scalar. JSON's surrogate pairs would come back as two characters."""
     return '"' + re.sub(r"[^ !#-\[\]-~]", lambda found: f"\\U{ord(found[0]):08x}", text) + '"'
+
+
+def _key(text: str) -> str:
+    """A key; a long one is said to be one, as YAML 1.2 section 7.4.3 wants it from 1,024 on."""
+    quoted = _quoted(text)
+    return f"? {quoted} " if len(quoted) > 1000 else quoted
 
 
 def _home(run_dir: RunDir) -> Path:

@@ -289,7 +289,7 @@ def _control_directory(path: Path) -> Path:
 
     OpenSSH adds a slash, Ansible's 10 characters and a temporary suffix of 17 to it; 107 fit.
     """
-    word = hashlib.sha256(path.name.encode()).hexdigest()[:8]
+    word = hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
     control = path.parent.parent / "c" / word
     if len(os.fsencode(control)) <= 107 - 28:
         return control

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Annotated
@@ -14,6 +13,7 @@ import typer
 from dispatcher import __version__
 from dispatcher.cli.exit_codes import FAULT, OUTPUT_CLOSED, of_error
 from dispatcher.cli.output import OutputClosed, say
+from dispatcher.error_text import with_traceback
 from dispatcher.errors import DispatcherError
 
 #: First word → the module that registers it, in the order of the help.
@@ -89,8 +89,8 @@ def main() -> None:
         # the interpreter's own flush at exit must not try again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(OUTPUT_CLOSED)
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        print(with_traceback(error), file=sys.stderr)
         say("this is a fault of dispatcher itself; please report the lines above")
         sys.exit(FAULT)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,6 @@ import typer
 from dispatcher import settings as settings_module
 from dispatcher.cli.output import say
 from dispatcher.embedded.background import start_in_background
-from dispatcher.embedded.stack import Stack
 
 
 def register(app: typer.Typer) -> None:
@@ -51,4 +51,5 @@ def up(
         state = start_in_background(settings)
         say(f"ready: API at {state.api_url}, token in {state.token_file} (pid {state.up.pid})")
     else:
-        Stack(settings, say=say).run()
+        # the half of the imports that waiting for a background process does not need
+        import_module("dispatcher.embedded.stack").Stack(settings, say=say).run()

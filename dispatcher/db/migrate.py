@@ -8,11 +8,11 @@ from typing import Final
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import OperationalError
 
 from dispatcher.db.partitions import ensure_partitions
-from dispatcher.db.schema_check import check_schema
+from dispatcher.db.schema_check import NEWEST_REVISION, check_schema, current_revision
 from dispatcher.errors import SchemaError
 
 _MIGRATION_LOCK: Final = 0x0D15_BA7C
@@ -26,24 +26,10 @@ def _config(connection: Connection | None = None) -> Config:
     return config
 
 
-def head_revision() -> str:
-    """The newest revision in this package."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None
-    return head
-
-
 def _is_ours(revision: str) -> bool:
     """Whether this package has the revision."""
     scripts = ScriptDirectory.from_config(_config())
     return any(script.revision == revision for script in scripts.walk_revisions())
-
-
-def _current_revision(connection: Connection) -> str | None:
-    if not inspect(connection).has_table("schema_revision"):
-        return None
-    revision: str | None = connection.scalar(text("SELECT version_num FROM schema_revision"))
-    return revision
 
 
 def migrate(engine: Engine, *, wait: float = 120.0) -> list[str]:
@@ -65,16 +51,16 @@ def migrate(engine: Engine, *, wait: float = 120.0) -> list[str]:
     """
     with engine.connect() as connection, connection.begin():
         _lock(connection, wait)
-        before = _current_revision(connection)
-        if before == head_revision():
+        before = current_revision(connection)
+        if before == NEWEST_REVISION:
             return [before]
         if before is not None and not _is_ours(before):
             # newer code was here: nothing to apply, if this code may still work with it
             check_schema(connection)
             return [before]
-        command.upgrade(_config(connection), head_revision())
+        command.upgrade(_config(connection), NEWEST_REVISION)
         ensure_partitions(connection)
-        return [before or "(empty)", head_revision()]
+        return [before or "(empty)", NEWEST_REVISION]
 
 
 def _lock(connection: Connection, wait: float) -> None:

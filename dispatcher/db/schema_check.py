@@ -13,10 +13,21 @@ from sqlalchemy import Connection, inspect, text
 from dispatcher import CODE_VERSION, clock
 from dispatcher.errors import SchemaError
 
+#: The newest migration of this package; known here so that a start on a current schema needs none
+#: of the migration's tools.
+NEWEST_REVISION: Final = "0002"
 #: The schema version that this code needs at least.
 SCHEMA_VERSION: Final = 2
 #: Seconds between two looks of a role that is at work.
 LOOK_EVERY: Final = 60.0
+
+
+def current_revision(connection: Connection) -> str | None:
+    """The migration that the database was brought to; nothing when it has no schema."""
+    if not inspect(connection).has_table("schema_revision"):
+        return None
+    revision: str | None = connection.scalar(text("SELECT version_num FROM schema_revision"))
+    return revision
 
 
 def check_schema(connection: Connection) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from sqlalchemy import Engine
 
 from dispatcher.actions.tokens import create_token, principal_of
 from dispatcher.db.engine import make_engine, transaction
-from dispatcher.db.migrate import migrate
+from dispatcher.db.schema_check import NEWEST_REVISION, current_revision
 from dispatcher.embedded.state import write_private
 from dispatcher.secrets import make_key_file
 from dispatcher.settings import Settings
@@ -25,7 +26,11 @@ def prepare(settings: Settings, *, key_file: Path, token_file: Path) -> None:
     """
     engine = make_engine(settings, application_name="dispatcher up")
     try:
-        migrate(engine)
+        with engine.connect() as connection:
+            revision = current_revision(connection)
+        if revision != NEWEST_REVISION:
+            # its tools take a good part of a second to import
+            import_module("dispatcher.db.migrate").migrate(engine)
         make_key_file(key_file)
         _ensure_token(engine, token_file)
     finally:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import traceback
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from dispatcher import clock
+from dispatcher.error_text import with_traceback
 
 _PR_SET_PDEATHSIG: Final = 1
 #: Seconds before a child is started again: the first time, and at most.
@@ -89,8 +90,8 @@ def fork(main: Callable[[], int]) -> int:
         code = main()
     except SystemExit as exit_:
         code = exit_.code if isinstance(exit_.code, int) else 1
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        print(with_traceback(error), file=sys.stderr, flush=True)
     finally:
         # no clean-up of what belongs to the parent
         os._exit(code)

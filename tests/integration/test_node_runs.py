@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, select, text, update
 
-from dispatcher import settings as settings_module
 from dispatcher.actions.cancel import cancel_job
 from dispatcher.broker.messages import Dispatch
 from dispatcher.db import tables as t
@@ -22,6 +21,7 @@ from tests.factories import make_job
 from tests.nodes import (
     HELLO,
     NodeUnderTest,
+    agent_alone,
     counters,
     job_row,
     paced,
@@ -39,16 +39,7 @@ from workers.spool import SpoolReader
 def node(
     databases: Databases, migrated_template: str, valkey: EmbeddedValkey, session_dir: Path
 ) -> Iterator[NodeUnderTest]:
-    """An agent alone, one for all tests here; jobs are handed over as its Celery worker does it."""
-    url = databases.make("node_runs", template=migrated_template)
-    settings = settings_module.load(
-        database_url=url, broker_url=valkey.url(0), data_dir=session_dir / "node_runs"
-    )
-    made = NodeUnderTest(settings)
-    made.start("agent")
-    yield made
-    made.kill()
-    databases.drop("node_runs")
+    yield from agent_alone("node_runs", databases, migrated_template, valkey, session_dir)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 from sqlalchemy import Engine, select, text
 
-from dispatcher import settings as settings_module
 from dispatcher.actions.cancel import cancel_job
 from dispatcher.actions.launch_template import launch_job_template
 from dispatcher.actions.launch_update import launch_inventory_update, launch_project_update
@@ -26,7 +25,7 @@ from examples.host_install.ssh_hosts import SshHost, running_hosts
 from tests.databases import Databases
 from tests.factories import default_group
 from tests.git_repositories import GitRepository
-from tests.nodes import HELLO, NodeUnderTest, wait_final
+from tests.nodes import HELLO, NodeUnderTest, agent_alone, wait_final
 from tests.templates import make_inventory, make_project, make_source, make_template, updated
 from tests.waiting import wait_until
 from workers import leftovers
@@ -51,18 +50,14 @@ def node(
     session_dir: Path,
     ssh_host: SshHost,
 ) -> Iterator[NodeUnderTest]:
-    url = databases.make("node_updates", template=migrated_template)
-    settings = settings_module.load(
-        database_url=url,
-        broker_url=valkey.url(0),
-        data_dir=session_dir / "node_updates",
+    yield from agent_alone(
+        "node_updates",
+        databases,
+        migrated_template,
+        valkey,
+        session_dir,
         scm_key_file=ssh_host.key_file,
     )
-    made = NodeUnderTest(settings)
-    made.start("agent")
-    yield made
-    made.kill()
-    databases.drop("node_updates")
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from dispatcher import CODE_VERSION
 from dispatcher import settings as settings_module
 from dispatcher.db import migrate as migrate_module
 from dispatcher.db.engine import is_away, make_engine, transaction, unavailable_when_away
-from dispatcher.db.migrate import head_revision, migrate
-from dispatcher.db.schema_check import SCHEMA_VERSION, check_schema
+from dispatcher.db.migrate import migrate
+from dispatcher.db.schema_check import NEWEST_REVISION, SCHEMA_VERSION, check_schema
 from dispatcher.db.tables import metadata
 from dispatcher.embedded.postgres import EmbeddedPostgres
 from dispatcher.errors import SchemaError, Unavailable
@@ -176,7 +176,7 @@ def test_several_processes_migrate_an_empty_database_at_once(empty_database_url:
     ended = [(process.communicate(timeout=90), process.returncode) for process in processes]
     assert [code for _, code in ended] == [0] * 4, ended
     done = sorted(json.loads(output) for (output, _), _ in ended)
-    assert done == [["(empty)", head_revision()], *[[head_revision()]] * 3]
+    assert done == [["(empty)", NEWEST_REVISION], *[[NEWEST_REVISION]] * 3]
     engine = engine_for(empty_database_url)
     with engine.connect() as connection:
         check_schema(connection)
@@ -194,7 +194,7 @@ def test_a_migration_under_way_is_waited_for_and_one_that_was_cut_off_holds_up_n
         migrate(waiter, wait=0.2)
     # what a kill -9 of the process looks like to the server
     held.connection.dbapi_connection.close()
-    assert migrate(waiter, wait=20) == ["(empty)", head_revision()]
+    assert migrate(waiter, wait=20) == ["(empty)", NEWEST_REVISION]
     held.invalidate()
     for engine in (holder, waiter):
         engine.dispose()
@@ -205,17 +205,22 @@ def test_an_older_schema_is_brought_up_to_date_with_its_rows(empty_database_url:
     with engine.begin() as connection:
         command.upgrade(migrate_module._config(connection), "0001")
         organization = connection.scalar(text("SELECT id FROM organization"))
-    assert migrate(engine) == ["0001", head_revision()]
+    assert migrate(engine) == ["0001", NEWEST_REVISION]
     with engine.connect() as connection:
         check_schema(connection)
         assert connection.scalar(text("SELECT id FROM organization")) == organization
     engine.dispose()
 
 
+def test_the_newest_revision_is_the_one_that_the_migrations_end_in() -> None:
+    scripts = ScriptDirectory.from_config(migrate_module._config())
+    assert scripts.get_current_head() == NEWEST_REVISION
+
+
 def test_migrating_twice_changes_nothing(engine: Engine) -> None:
     with engine.connect() as connection:
         before = catalog(connection)
-    assert migrate(engine) == [head_revision()]
+    assert migrate(engine) == [NEWEST_REVISION]
     with engine.connect() as connection:
         assert catalog(connection) == before
 

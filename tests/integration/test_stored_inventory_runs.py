@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 from sqlalchemy import Engine, select, text
 
-from dispatcher import settings as settings_module
 from dispatcher.actions import save_inventory as save
 from dispatcher.actions.import_inventory import import_inventory
 from dispatcher.actions.launch_template import (
@@ -31,7 +30,7 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.secrets import Cipher
 from tests.databases import Databases
 from tests.factories import default_group
-from tests.nodes import NodeUnderTest, job_row, wait_final
+from tests.nodes import NodeUnderTest, agent_alone, job_row, wait_final
 from tests.templates import make_inventory, make_project, make_source, make_template, updated
 from tests.waiting import wait_until
 from workers.render_inventory import render_inventory
@@ -49,15 +48,7 @@ PLAY = """\
 def node(
     databases: Databases, migrated_template: str, valkey: EmbeddedValkey, session_dir: Path
 ) -> Iterator[NodeUnderTest]:
-    url = databases.make("stored_runs", template=migrated_template)
-    settings = settings_module.load(
-        database_url=url, broker_url=valkey.url(0), data_dir=session_dir / "stored_runs"
-    )
-    made = NodeUnderTest(settings)
-    made.start("agent")
-    yield made
-    made.kill()
-    databases.drop("stored_runs")
+    yield from agent_alone("stored_runs", databases, migrated_template, valkey, session_dir)
 
 
 @pytest.fixture

@@ -153,6 +153,13 @@ def test_extra_variables_survive_their_file(value: Any) -> None:
     assert yaml.load(yaml_text(value, unsafe=False), yaml.SafeLoader) == value
 
 
+@pytest.mark.parametrize("length", [990, 1000, 1022, 1024, 3000])
+def test_a_key_of_any_length_survives(length: int) -> None:
+    value = {"k" * length: {"é" * length: 1}, "short": 2}
+    assert yaml.load(yaml_text(value, unsafe=True), _Loader) == value
+    assert yaml.load(yaml_text(value, unsafe=False), yaml.CSafeLoader) == value
+
+
 def test_every_text_is_marked_unsafe_unless_allowed() -> None:
     value = {"a": "{{ b }}", "c": [{"d": "{{ e }}"}]}
     loaded = yaml.load(yaml_text(value, unsafe=True), _Loader)

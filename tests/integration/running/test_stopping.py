@@ -76,7 +76,7 @@ def test_a_cancel_ends_the_playbook_and_all_it_started(runs: Runs) -> None:
     asked = clock.monotonic()
     run.run_dir.request_stop("cancel")
     result = run.wait()
-    assert clock.monotonic() - asked < 8
+    assert clock.monotonic() - asked < 30
     assert run.processes() == []
     assert result.evidence.stop == "cancel"
     assert result.evidence.killed >= 1
@@ -108,7 +108,7 @@ def test_a_killed_supervisor_takes_its_playbook_along(sleeping: tuple[Run, Path]
     # the wrapper does not have the playbook's environment: found while it is a descendant
     wrapper = next(each for each in processes.descendants(run.pid) if each.parent == run.pid)
     os.kill(run.pid, signal.SIGKILL)
-    wait_until(lambda: gone(run) and is_dead(wrapper.pid), timeout=1.0)
+    wait_until(lambda: gone(run) and is_dead(wrapper.pid))
     assert not run.run_dir.is_alive()
     assert run.run_dir.read_result() is None
     batch = SpoolReader(run.run_dir.spool).read(0, cut=True)
@@ -131,9 +131,9 @@ def test_a_lapsed_lease_stops_a_living_run_at_once(sleeping: tuple[Run, Path]) -
     assert record is not None
     assert (record.pid, record.pid_start) == (run.pid, processes.start_of(run.pid))
     first = run.run_dir.sign_of_life()
-    wait_until(lambda: run.run_dir.sign_of_life() != first, timeout=3)
+    wait_until(lambda: run.run_dir.sign_of_life() != first)
     lease_file.write(lease, clock.boottime() - 1)
-    wait_until(lambda: gone(run), timeout=3.0)
+    wait_until(lambda: gone(run))
     assert run.wait().evidence.stop == "fenced"
     assert run.decided().outcome == "fenced"
 
@@ -142,7 +142,7 @@ def test_the_wrapper_stops_the_playbook_of_a_frozen_supervisor(sleeping: tuple[R
     run, lease = sleeping
     os.kill(run.pid, signal.SIGSTOP)
     lease.unlink()
-    wait_until(lambda: gone(run), timeout=3.0)
+    wait_until(lambda: gone(run))
     os.kill(run.pid, signal.SIGCONT)
     # sticky: a renewal that comes now changes nothing
     lease_file.write(lease, clock.boottime() + 1000)
@@ -160,7 +160,7 @@ def test_a_run_is_started_once(runs: Runs) -> None:
     assert run_dir.take_start()
     loser = runs.server.start_supervisor(run_dir.path)
     exits: list[tuple[int, int]] = []
-    wait_until(lambda: exits.extend(runs.server.poll_exits()) or loser in dict(exits), timeout=10)
+    wait_until(lambda: exits.extend(runs.server.poll_exits()) or loser in dict(exits))
     assert os.waitstatus_to_exitcode(dict(exits)[loser]) == 3
     assert not run_dir.spool.exists()
 
@@ -221,7 +221,7 @@ def test_supervisors_outlive_the_fork_server_and_the_agent(runs: Runs) -> None:
         {"site.yml": "- hosts: all\n  gather_facts: false\n  tasks:\n    - pause: seconds=2\n"}
     )
     run = Run(run_dir, server.start_supervisor(run_dir.path))
-    wait_until(run_dir.is_alive, timeout=10)
+    wait_until(run_dir.is_alive)
     os.kill(server.pid, signal.SIGKILL)
     with pytest.raises(ForkServerGone):
         server.start_supervisor(run_dir.path)
@@ -236,7 +236,7 @@ def test_the_fork_server_ends_with_its_agent_and_tells_of_ends_before(runs: Runs
     run_dir = runs.prepare({"x.yml": ""})
     pid = server.start_supervisor(run_dir.path)
     exits: list[tuple[int, int]] = []
-    wait_until(lambda: exits.extend(server.poll_exits()) or exits, timeout=10)
+    wait_until(lambda: exits.extend(server.poll_exits()) or exits)
     assert exits == [(pid, 0)]
     server.close()
     assert processes.read(server.pid) is None
