@@ -165,6 +165,11 @@ class Settings(BaseSettings):
         ge=2,
         description="Seconds a job stays waiting on a node that does not report it queued before it is returned.",
     )
+    keep_jobs_days: float = Field(
+        30.0,
+        ge=0,
+        description="Days for which finished jobs are kept, with their events and results; 0: for ever.",
+    )
     max_strikes: int = Field(
         3, ge=1, description="Failed tries to handle one job in a pass before it is ended in error."
     )

@@ -726,6 +726,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("schedule_id", "due", name=op.f("pk_schedule_launch")),
     )
+    op.create_index(op.f("ix_schedule_launch_job_id"), "schedule_launch", ["job_id"])
     op.create_table(
         "workflow_input",
         sa.Column("job_id", sa.BigInteger(), nullable=False),
