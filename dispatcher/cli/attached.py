@@ -193,6 +193,8 @@ def recap(client: Client, job: Job) -> str:
         words += f": {hosts}"
     if job.explanation:
         words += f": {job.explanation}"
+    if job.retried_by is not None:
+        words += f"; job {job.retried_by} repeats it"
     return words
 
 

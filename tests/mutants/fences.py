@@ -78,7 +78,7 @@ FENCE_MUTANTS: list[Mutant] = [
         "submissions need no database connection",
         "schedulers/passes/manager_pass.py",
         "            self._round.publish(owed)\n",
-        "            self._engine.dispose()\n            self._engine.connect().close()\n"
+        "            __import__('sqlalchemy').create_engine(self._engine.url).connect()\n"
         "            self._round.publish(owed)\n",
         (
             f"{_TASK}::test_a_pass_starts_and_submits_while_somebody_holds_every_database_connection",

@@ -7,7 +7,9 @@ from tests.mutants.mutant import Mutant
 _RULES = "dispatcher/domain/schedule.py"
 _TIMES = ("tests/unit/test_schedule.py",)
 _PLAN = ("tests/unit/test_plan_schedules.py",)
-_DUE = ("tests/integration/test_due_schedules.py",)
+_DUE = (
+    "tests/integration/test_due_schedules.py::test_a_due_time_that_was_launched_before_is_not_launched_again",
+)
 
 SCHEDULE_MUTANTS: list[Mutant] = [
     Mutant(
@@ -15,13 +17,6 @@ SCHEDULE_MUTANTS: list[Mutant] = [
         _RULES,
         "on_time = newest(timing, max(edge, next_run) - _TICK, now, 2)",
         "on_time: list[datetime] = []",
-        _TIMES,
-    ),
-    Mutant(
-        "nothing is launched before it is due",
-        _RULES,
-        "    if next_run > now:\n        return []\n",
-        "",
         _TIMES,
     ),
     Mutant(
