@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test check bench mutants test-apt format
+.PHONY: help run up test check bench mutants faults test-apt format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,9 @@ format: $(STAMP) ## format the code and mend what the linter can
 
 mutants: $(STAMP) ## break rules and fences one by one; a survivor fails
 	$(BIN)/python -m tests.mutants
+
+faults: $(STAMP) ## break a cluster at random for SECONDS (600) from SEED, then audit every job
+	$(BIN)/python -m tests.faults --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP) ## measure, print a table, write build/bench.json
 	$(BIN)/python -m benchmarks

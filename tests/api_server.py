@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import httpx
 import uvicorn
@@ -40,6 +42,32 @@ class Api:
     anonymous: httpx.Client
     services: Services | None = None
     process: subprocess.Popen[bytes] | None = field(default=None)
+
+
+def filled(path: str, ids: Mapping[str, int] | None = None) -> str:
+    """A path of the description with numbers in it.
+
+    Args:
+        ids: resource → number of an object; all other numbers are 1.
+    """
+    resource = path.removeprefix("/api/v2/").partition("/")[0]
+    first = (ids or {}).get(resource, 1)
+    path = re.sub(r"(?<=/)\{\w+_id\}", str(first), path, count=1)
+    return re.sub(r"\{\w+\}", "1", path.replace("{digest}", "a" * 64))
+
+
+def smallest_body(description: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any] | None:
+    """The fields that an operation's body requires, with values of their types."""
+    content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+    if content is None or "$ref" not in content["schema"]:
+        return None if content is None else {}
+    schema = description["components"]["schemas"][content["schema"]["$ref"].rsplit("/", 1)[-1]]
+    values = {"integer": 1, "string": "x", "boolean": True, "number": 1, "array": [], "object": {}}
+    return {
+        name: schema["properties"][name].get("examples", [values.get(facts.get("type"))])[0]
+        for name, facts in schema["properties"].items()
+        if name in schema.get("required", ())
+    }
 
 
 def _token(engine: Engine, name: str = "tests") -> str:

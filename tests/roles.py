@@ -75,10 +75,14 @@ def children_of(pid: int) -> list[int]:
 
 
 def _children(pid: int) -> list[int]:
-    try:
-        return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
+    found: list[int] = []
+    # the kernel lists a child with the thread that forked it
+    for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += [int(p) for p in listed.read_text().split()]
+        except OSError:
+            continue
+    return found
 
 
 def is_alive(pid: int) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
-from contextlib import closing, suppress
+import time
+from contextlib import suppress
+from dataclasses import dataclass
 from types import TracebackType
 
 from sqlalchemy.engine import make_url
@@ -23,6 +25,21 @@ def in_front_of(database_url: str) -> tuple[TcpProxy, str]:
     return proxy, through.render_as_string(hide_password=False)
 
 
+@dataclass(eq=False)
+class _Pair:
+    """A connection through the proxy.
+
+    Attributes:
+        doomed: its next answer is lost, and the connection with it.
+        abandoned: nothing is passed on any more, not even its end.
+    """
+
+    client: socket.socket
+    server: socket.socket
+    doomed: bool = False
+    abandoned: bool = False
+
+
 class TcpProxy:
     """Listens on loopback and forwards to ``target``; each direction of a connection is a thread.
 
@@ -33,12 +50,14 @@ class TcpProxy:
     def __init__(self, target: str | tuple[str, int]) -> None:
         self._target = target
         self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
+        self._pairs: set[_Pair] = set()
         self._is_cut = False
         self._flowing = threading.Event()
         self._flowing.set()
         self._mark: bytes | None = None
         self.lost_answers = 0
+        #: Seconds that each piece is held up, in either direction.
+        self.delay = 0.0
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -51,9 +70,10 @@ class TcpProxy:
         """End every connection, and refuse new ones."""
         with self._lock:
             self._is_cut = True
-            doomed = list(self._open)
-        for each in doomed:
-            _end(each)
+            doomed = list(self._pairs)
+        for pair in doomed:
+            _end(pair.client)
+            _end(pair.server)
 
     def restore(self) -> None:
         """Let connections through again."""
@@ -64,6 +84,17 @@ class TcpProxy:
     def stall(self) -> None:
         """Keep connections open, but pass nothing on until :meth:`restore`."""
         self._flowing.clear()
+
+    def abandon(self) -> None:
+        """Make every open connection half-open: its server goes, its client is never told.
+
+        New connections are forwarded as ever.
+        """
+        with self._lock:
+            pairs = list(self._pairs)
+        for pair in pairs:
+            pair.abandoned = True
+            _end(pair.server)
 
     def lose_answer_to(self, mark: bytes) -> None:
         """End the next connection whose client sends ``mark``, once the server has answered it."""
@@ -101,13 +132,11 @@ class TcpProxy:
             except OSError:
                 client.close()
                 continue
+            pair = _Pair(client, server)
             with self._lock:
-                self._open |= {client, server}
-            doomed = threading.Event()
-            for source, sink, is_client in ((client, server, True), (server, client, False)):
-                threading.Thread(
-                    target=self._forward, args=(source, sink, is_client, doomed), daemon=True
-                ).start()
+                self._pairs.add(pair)
+            for is_client in (True, False):
+                threading.Thread(target=self._forward, args=(pair, is_client), daemon=True).start()
 
     def _connect(self) -> socket.socket:
         if not isinstance(self._target, str):
@@ -116,22 +145,28 @@ class TcpProxy:
         server.connect(self._target)
         return server
 
-    def _forward(
-        self, source: socket.socket, sink: socket.socket, is_client: bool, doomed: threading.Event
-    ) -> None:
-        with closing(source), suppress(OSError):
+    def _forward(self, pair: _Pair, is_client: bool) -> None:
+        source, sink = (pair.client, pair.server) if is_client else (pair.server, pair.client)
+        with suppress(OSError):
             while piece := source.recv(65536):
                 if is_client and self._takes_mark(piece):
-                    doomed.set()
-                elif not is_client and doomed.is_set():
+                    pair.doomed = True
+                elif not is_client and pair.doomed:
                     self.lost_answers += 1
                     break
                 self._flowing.wait()
-                sink.sendall(piece)
+                if self.delay:
+                    time.sleep(self.delay)
+                if not pair.abandoned:
+                    sink.sendall(piece)
+        if pair.abandoned and not is_client:
+            source.close()
+            return  # the client's side ends when the client gives up
         _end(source)
         _end(sink)
         with self._lock:
-            self._open -= {source, sink}
+            self._pairs.discard(pair)
+        source.close()
 
     def _takes_mark(self, piece: bytes) -> bool:
         with self._lock:

@@ -98,3 +98,31 @@ def make_template(
     return connection.execute(
         insert(t.job_template).values(values | columns).returning(t.job_template.c.id)
     ).scalar_one()
+
+
+def make_one_of_each(connection: Connection) -> dict[str, int]:
+    """An object of each kind that callers make, and an update of it: resource → its number."""
+    project = make_project(connection)
+    inventory = make_inventory(connection, ["web1"])
+    source = make_source(connection, inventory, project)
+    group = connection.execute(
+        insert(t.inventory_group)
+        .values(inventory_id=inventory, name="web")
+        .returning(t.inventory_group.c.id)
+    ).scalar_one()
+    update = make_job(
+        connection,
+        kind="inventory_update",
+        status="successful",
+        project_id=project,
+        inventory_id=inventory,
+        inventory_source_id=source,
+    )
+    return {
+        "projects": project,
+        "project_updates": updated(connection, project),
+        "inventories": inventory,
+        "groups": group,
+        "inventory_sources": source,
+        "inventory_updates": update,
+    }

@@ -25,6 +25,8 @@ SILENT_LIMIT: Final = 15.0
 LATE: Final = 10.0
 #: Seconds between two looks at signs of life.
 LOOK_EVERY: Final = 1.0
+#: Starts of a fork server that are tried before a run ends in error.
+_TRIES: Final = 3
 FENCED: Final = Verdict(
     Outcome.FENCED, "stopped: the node could not renew its lease in the database"
 )
@@ -83,6 +85,17 @@ class Supervisors:
             self._epoll.register(self._server_fd, select.EPOLLIN)
         return self._server
 
+    def _open_patiently(self) -> ForkServer:
+        """The fork server; one that ends while it starts is tried again: no run was asked for yet."""
+        for left in reversed(range(_TRIES)):
+            try:
+                return self._open()
+            except ConfigurationError as error:
+                if not left:
+                    raise
+                self._log.warning("the fork server is started again", error=str(error))
+        raise AssertionError
+
     def start(self, run: Run) -> None:
         """Ask for a supervisor.
 
@@ -91,7 +104,7 @@ class Supervisors:
         run.enter(Phase.STARTED)
         try:
             with self._lock:
-                pid = self._open().start_supervisor(run.directory.path)
+                pid = self._open_patiently().start_supervisor(run.directory.path)
         except (OSError, DispatcherError) as error:
             self._log.error("no supervisor was started", error=str(error), **run.names)
             self.close()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, insert, text
 
+from dispatcher.actions.idempotency import take_key
 from dispatcher.actions.launched import Launched
-from dispatcher.broker.messages import Manager, wake
+from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import tables as t
 from dispatcher.db import template_rows
 from dispatcher.db.change import raise_counter
@@ -46,6 +49,7 @@ def launch_project_update(
     principal: str = "",
     branch: str = "",
     uuid: UUID | None = None,
+    idempotency_key: str | None = None,
 ) -> Launched:
     """Launch an update of a project.
 
@@ -54,13 +58,19 @@ def launch_project_update(
 
     Raises:
         NotFound: there is no such project.
+        Conflict: ``key_reused`` or ``in_progress``, as :func:`launch_run` says.
     """
-    made = launch_project_updates(
-        connection,
-        [ProjectUpdate(project_id, branch, uuid)],
-        launch_type=launch_type,
-        principal=principal,
-    )[0]
+    key = _Key(principal, "project_updates", idempotency_key, (project_id, branch))
+
+    def launch() -> Launched | None:
+        return launch_project_updates(
+            connection,
+            [ProjectUpdate(project_id, branch, uuid)],
+            launch_type=launch_type,
+            principal=principal,
+        )[0]
+
+    made = _once(connection, key, launch)
     if made is None:
         raise NotFound(f"there is no project {project_id}")
     raise_counter(connection)
@@ -74,22 +84,64 @@ def launch_inventory_update(
     launch_type: str = "manual",
     principal: str = "",
     uuid: UUID | None = None,
+    idempotency_key: str | None = None,
 ) -> Launched:
     """Launch an update of an inventory from one source.
 
     Raises:
         NotFound: there is no such source.
+        Conflict: ``key_reused`` or ``in_progress``, as :func:`launch_run` says.
     """
-    made = launch_inventory_updates(
-        connection,
-        [InventoryUpdate(inventory_source_id, uuid)],
-        launch_type=launch_type,
-        principal=principal,
-    )[0]
+    key = _Key(principal, "inventory_updates", idempotency_key, (inventory_source_id,))
+
+    def launch() -> Launched | None:
+        return launch_inventory_updates(
+            connection,
+            [InventoryUpdate(inventory_source_id, uuid)],
+            launch_type=launch_type,
+            principal=principal,
+        )[0]
+
+    made = _once(connection, key, launch)
     if made is None:
         raise NotFound(f"there is no inventory source {inventory_source_id}")
     raise_counter(connection)
     return made
+
+
+@dataclass(frozen=True)
+class _Key:
+    """An idempotency key, or none, with the request that it stands for."""
+
+    principal: str
+    route: str
+    key: str | None
+    request: tuple[int | str, ...]
+
+
+def _once(
+    connection: Connection, key: _Key, launch: Callable[[], Launched | None]
+) -> Launched | None:
+    """Launch, unless the key launched before: then that job, and what was just made is undone."""
+    if key.key is None:
+        return launch()
+    savepoint = connection.begin_nested()
+    made = launch()
+    if made is None:
+        return None
+    earlier = take_key(
+        connection,
+        principal=key.principal,
+        route=key.route,
+        key=key.key,
+        digests=[hashlib.sha256(json.dumps(key.request).encode()).digest()],
+        job_id=made.job_id,
+    )
+    if earlier is None:
+        savepoint.commit()
+        return made
+    savepoint.rollback()
+    return Launched(earlier.job_id, earlier.uuid, False, Owed())
 
 
 def launch_project_updates(

@@ -1,4 +1,4 @@
-"""Inventories, hosts, groups and sources: saved, changed, put into each other, deleted.
+"""Inventories, hosts and groups: saved, changed, put into each other, deleted.
 
 Whatever changes what a pattern means raises the inventory's revision in the same transaction.
 """
@@ -15,7 +15,7 @@ from dispatcher.actions.inventory_changed import inventory_changed, lock_invento
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import tables as t
 from dispatcher.db.change import raise_counter
-from dispatcher.domain.launch_checks import flag_problem, inventory_path_problem, word_problem
+from dispatcher.domain.launch_checks import flag_problem, values_problems
 from dispatcher.domain.text import has_unstorable, shown
 from dispatcher.errors import InvalidRequest, NotFound
 
@@ -42,13 +42,13 @@ def group_name_problem(name: object) -> str | None:
     return problem
 
 
-def variables_problem(variables: object) -> str | None:
+def variables_problem(variables: object) -> str | list[str] | None:
     """Variables of a host, group or inventory: any names, values that JSON can hold."""
     if not isinstance(variables, Mapping):
         return "a mapping is required"
     if any(not isinstance(name, str) or has_unstorable(name) for name in variables):
         return "names must be texts without NUL"
-    return None
+    return values_problems(variables)
 
 
 INVENTORY: Final = saving.Subject(
@@ -86,25 +86,6 @@ GROUP: Final = saving.Subject(
     fixed=("inventory_id",),
     within="inventory_id",
 )
-SOURCE: Final = saving.Subject(
-    table=t.inventory_source,
-    word="inventory source",
-    rules={
-        "inventory_id": saving.id_problem,
-        "name": saving.name_problem,
-        "description": saving.text_problem,
-        "project_id": saving.id_problem,
-        "path": inventory_path_problem,
-        "update_on_launch": flag_problem,
-        "cache_timeout": saving.seconds_problem,
-        "timeout": saving.seconds_problem,
-        "gone_hosts": lambda v: word_problem(v, ("keep", "disable", "remove")),
-    },
-    required=("inventory_id", "name", "project_id", "path"),
-    references={"inventory_id": t.inventory, "project_id": t.project},
-    fixed=("inventory_id",),
-    within="inventory_id",
-)
 
 
 # -- inventories
@@ -125,6 +106,26 @@ def change_inventory(connection: Connection, inventory_id: int, values: Mapping[
 def delete_inventory(connection: Connection, inventory_id: int) -> None:
     """Delete an inventory with all that is in it, unless a template uses it."""
     saving.remove(connection, INVENTORY, inventory_id)
+
+
+def merge_variables(
+    connection: Connection, subject: saving.Subject, object_id: int, given: Mapping[str, Any]
+) -> Owed:
+    """Lay variables over those of an inventory, host or group; names that are not given stay.
+
+    Raises:
+        NotFound: there is no such object.
+        InvalidRequest: names ``variables``.
+    """
+    if subject is INVENTORY:
+        lock_inventory(connection, object_id)
+    else:
+        _inventory_of(connection, subject, object_id)
+    held = connection.scalar(
+        text(f"SELECT variables FROM {subject.table.name} WHERE id = :id"), {"id": object_id}
+    )
+    change = {INVENTORY.word: change_inventory, HOST.word: change_host, GROUP.word: change_group}
+    return change[subject.word](connection, object_id, {"variables": {**(held or {}), **given}})
 
 
 # -- hosts and groups
@@ -275,24 +276,6 @@ def _way(came_from: Mapping[int, int], names: Mapping[int, str], parent: int, ch
         steps.append(came_from[steps[-1]])
     steps.append(parent)
     return " → ".join(shown(names[step])[1:-1] for step in reversed(steps))
-
-
-# -- sources
-
-
-def create_source(connection: Connection, values: Mapping[str, Any]) -> int:
-    """Make an inventory source; its id."""
-    return saving.create(connection, SOURCE, values)
-
-
-def change_source(connection: Connection, source_id: int, values: Mapping[str, Any]) -> None:
-    """Change an inventory source."""
-    saving.change(connection, SOURCE, source_id, values)
-
-
-def delete_source(connection: Connection, source_id: int) -> None:
-    """Delete an inventory source; the hosts that came from it stay, as if made by hand."""
-    saving.remove(connection, SOURCE, source_id)
 
 
 def _settle(

@@ -31,6 +31,10 @@ PROJECT: Final = saving.Subject(
     },
     required=("organization_id", "name", "scm_type"),
     references={"organization_id": t.organization},
+    names={
+        "update_on_launch": "scm_update_on_launch",
+        "cache_timeout": "scm_update_cache_timeout",
+    },
 )
 
 
@@ -51,7 +55,10 @@ def change_project(connection: Connection, project_id: int, values: Mapping[str,
         NotFound: there is no such project.
         InvalidRequest: by field.
     """
-    row = connection.execute(select(t.project).where(t.project.c.id == project_id)).one_or_none()
+    # locked: of two changes at once each could be right alone
+    row = connection.execute(
+        select(t.project).where(t.project.c.id == project_id).with_for_update(key_share=True)
+    ).one_or_none()
     if row is None:
         raise NotFound(f"there is no project {project_id}")
     _check_source(dict(row._mapping) | dict(values))

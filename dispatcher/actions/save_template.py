@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from dispatcher.actions import saving
 from dispatcher.db import tables as t
 from dispatcher.db.tables.templates import PROMPTS
 from dispatcher.domain import launch_checks as check
 from dispatcher.domain.prompts import RULES
-from dispatcher.errors import InvalidRequest
 
 _SAME = (
     "extra_vars",
@@ -62,7 +61,7 @@ def create_template(connection: Connection, values: Mapping[str, Any]) -> int:
     Raises:
         InvalidRequest: by field.
     """
-    _check_groups(connection, values)
+    saving.check_groups(connection, values)
     return saving.create(connection, TEMPLATE, values)
 
 
@@ -73,7 +72,7 @@ def change_template(connection: Connection, template_id: int, values: Mapping[st
         NotFound: there is no such template.
         InvalidRequest: by field.
     """
-    _check_groups(connection, values)
+    saving.check_groups(connection, values)
     saving.change(connection, TEMPLATE, template_id, values)
 
 
@@ -84,18 +83,3 @@ def delete_template(connection: Connection, template_id: int) -> None:
         NotFound, Conflict: see :func:`saving.remove`.
     """
     saving.remove(connection, TEMPLATE, template_id)
-
-
-def _check_groups(connection: Connection, values: Mapping[str, Any]) -> None:
-    wanted = values.get("instance_groups")
-    if not wanted or RULES["instance_groups"](wanted):
-        return
-    known = set(
-        connection.scalars(
-            text("SELECT id FROM instance_group WHERE id = ANY(CAST(:ids AS bigint[]))"),
-            {"ids": list(wanted)},
-        )
-    )
-    strangers = [each for each in wanted if each not in known]
-    if strangers:
-        raise InvalidRequest({"instance_groups": f"there is no instance group {strangers[0]}"})

@@ -10,11 +10,14 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, text, up
 from sqlalchemy.exc import IntegrityError
 
 from dispatcher.domain.launch_checks import LONGEST_NAME, line_problem, number_problem
+from dispatcher.domain.prompts import RULES
 from dispatcher.domain.text import has_unstorable
 from dispatcher.errors import Conflict, InvalidRequest, NotFound
 
 Rule = Callable[[Any], str | list[str] | None]
 _LONGEST_SECONDS = 30 * 86_400
+_UNIQUE = "23505"
+_FOREIGN_KEY = "23503"
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,8 @@ class Subject:
         required: columns that a new one must give.
         references: column → table that its id must be in.
         fixed: columns that never change once it is made.
-        within: the columns in which a name is unique.
+        within: the column in which a name is unique; empty: unique among all.
+        names: column → what an answer calls it, where that is not :func:`field_name`.
     """
 
     table: Table
@@ -37,6 +41,11 @@ class Subject:
     references: Mapping[str, Table] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
     within: str = "organization_id"
+    names: Mapping[str, str] = field(default_factory=dict)
+
+    def field(self, column: str) -> str:
+        """What a column is called in an answer."""
+        return self.names.get(column) or field_name(column)
 
 
 def name_problem(name: object) -> str | None:
@@ -70,8 +79,14 @@ def optional_id_problem(value: object) -> str | None:
 
 
 def field_name(column: str) -> str:
-    """What a column is called in an answer: a reference without ``_id``."""
+    """What most columns are called in an answer: a reference without ``_id``."""
     return {"limit_pattern": "limit"}.get(column, column.removesuffix("_id"))
+
+
+def columns(subject: Subject, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields as an answer calls them become columns; unknown ones stay, and are refused later."""
+    known = {subject.field(column): column for column in subject.rules}
+    return {known.get(name, name): value for name, value in given.items()}
 
 
 def check(
@@ -88,18 +103,47 @@ def check(
         else:
             found = rule(value)
         if found:
-            wrong[field_name(column)] = [found] if isinstance(found, str) else found
+            wrong[subject.field(column)] = [found] if isinstance(found, str) else found
     if new:
         for column in subject.required:
             if column not in values:
-                wrong.setdefault(field_name(column), ["is required"])
+                wrong.setdefault(subject.field(column), ["is required"])
     for column, table in subject.references.items():
         wanted = values.get(column)
-        if wanted is None or field_name(column) in wrong:
+        if wanted is None or subject.field(column) in wrong:
             continue
         if connection.scalar(select(table.c.id).where(table.c.id == wanted)) is None:
-            wrong[field_name(column)] = [f"there is no {table.name.replace('_', ' ')} {wanted}"]
+            wrong[subject.field(column)] = [f"there is no {table.name.replace('_', ' ')} {wanted}"]
     return wrong
+
+
+def check_groups(
+    connection: Connection, values: Mapping[str, Any], *, field: str = "instance_groups"
+) -> None:
+    """Whether the instance groups that an object prefers exist.
+
+    Args:
+        field: what is named when one does not.
+
+    Raises:
+        InvalidRequest: names the first one that does not exist.
+    """
+    wanted = values.get("instance_groups")
+    if not wanted or RULES["instance_groups"](wanted):
+        return  # nothing, or what the field's own rule refuses
+    known = set(
+        connection.scalars(
+            # kept until the reference to them is stored
+            text(
+                "SELECT id FROM instance_group WHERE id = ANY(CAST(:ids AS bigint[]))"
+                " ORDER BY id FOR KEY SHARE"
+            ),
+            {"ids": list(wanted)},
+        )
+    )
+    strangers = [each for each in wanted if each not in known]
+    if strangers:
+        raise InvalidRequest({field: f"there is no instance group {strangers[0]}"})
 
 
 def create(connection: Connection, subject: Subject, values: Mapping[str, Any]) -> int:
@@ -141,12 +185,24 @@ def _write(connection: Connection, subject: Subject, statement: Any) -> Any:
         with connection.begin_nested():
             return connection.scalar(statement.returning(subject.table.c.id))
     except IntegrityError as error:
-        if getattr(error.orig, "pgcode", "") != "23505":
+        found = _refusal(subject, error)
+        if found is None:
             raise
-        where = field_name(subject.within)
-        raise InvalidRequest(
-            {"name": f"there is a {subject.word} of this name in the {where} already"}
-        ) from None
+        raise InvalidRequest(found) from None
+
+
+def _refusal(subject: Subject, error: IntegrityError) -> dict[str, str] | None:
+    """What the caller did wrong, by field, as the database found it."""
+    code = getattr(error.orig, "pgcode", "")
+    if code == _UNIQUE:
+        where = f" in the {subject.field(subject.within)}" if subject.within else ""
+        return {"name": f"there is a {subject.word} of this name{where} already"}
+    if code == _FOREIGN_KEY:  # deleted after it was looked up
+        constraint = getattr(getattr(error.orig, "diag", None), "constraint_name", None)
+        for column, table in subject.references.items():
+            if constraint == f"fk_{subject.table.name}_{column}":
+                return {subject.field(column): f"the {table.name.replace('_', ' ')} is gone"}
+    return None
 
 
 def remove(connection: Connection, subject: Subject, object_id: int) -> None:
@@ -156,6 +212,10 @@ def remove(connection: Connection, subject: Subject, object_id: int) -> None:
         NotFound: there is none with this id.
         Conflict: ``in_use``, with what uses it.
     """
+    # a job that refers to it waits from here on, or is seen below
+    connection.execute(
+        select(subject.table.c.id).where(subject.table.c.id == object_id).with_for_update()
+    )
     column = f"{subject.table.name}_id"
     if column in _JOB_COLUMNS:
         active = connection.scalars(

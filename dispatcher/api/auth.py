@@ -62,6 +62,13 @@ class Caller:
             self._named(connection)
             yield connection
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection for reads that must fit each other; raises the same."""
+        with self.services.snapshot() as connection:
+            self._named(connection)
+            yield connection
+
     def check(self) -> None:
         """Check the token alone, for what begins without a connection."""
         with self.reading():

@@ -38,6 +38,7 @@ log = logs.get(__name__)
 
 #: PostgreSQL's classes for a canceled statement, a lock not had in time, a serialization failure.
 _BUSY = ("57014", "55P03", "25P03", "40001", "40P01")
+_FOREIGN_KEY = "23503"
 _RETRY_AFTER = 5
 
 
@@ -99,6 +100,9 @@ async def _database_error(request: Request, error: Exception) -> JSONResponse:
     if code in _BUSY:
         log.warning("statement_gave_up", code=code)
         return answer(503, {"detail": "the database is busy"}, _retry(_RETRY_AFTER))
+    if code == _FOREIGN_KEY:
+        gone = Conflict("something that this refers to was deleted meanwhile", code="gone")
+        return await _dispatcher_error(request, gone)
     if isinstance(error, DataError):
         # what is known to lead here is checked as a field before (tests: test_odd_values.py)
         log.warning("value_refused_by_database", error=logs.in_short(error))

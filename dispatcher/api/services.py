@@ -66,6 +66,19 @@ class Services:
         with unavailable_when_away(), reading(self.engine) as connection:
             yield connection
 
+    @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """A connection whose reads see one state of the database; it is not written to.
+
+        Raises:
+            Unavailable: the database is away, or no connection came free in time.
+        """
+        with (
+            unavailable_when_away(),
+            transaction(self.engine, isolation="REPEATABLE READ") as connection,
+        ):
+            yield connection
+
 
 async def _services(request: Request) -> Services:
     found: Services = request.app.state.services

@@ -31,7 +31,7 @@ def with_servers(settings: Settings) -> Settings:
 @contextmanager
 def engine_of(settings: Settings) -> Iterator[Engine]:
     """An engine with one connection, given back when the block ends."""
-    engine = make_engine(settings, application_name="dispatcher-cli")
+    engine = make_engine(settings, application_name="dispatcher-cli", watched=False)
     try:
         yield engine
     finally:

@@ -20,6 +20,7 @@ from dispatcher.errors import DispatcherError
 COMMANDS = {
     "run": "run",
     "jobs": "jobs",
+    "explain": "explain",
     "node": "nodes",
     "token": "tokens",
     "up": "up",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from dispatcher.domain.status import FINAL
@@ -74,6 +75,51 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Blocker:
+    """One thing that keeps a job from starting."""
+
+    code: str
+    words: str
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Where a job stands, as ``jobs/N/explain/`` shows it.
+
+    Attributes:
+        words: one sentence.
+        blockers: in the order in which the planner asks.
+        position: among those that stay pending, from 1; None when no manager counts it yet.
+    """
+
+    id: int
+    status: str
+    words: str
+    blockers: tuple[Blocker, ...]
+    position: int | None
+    expected_start: datetime | None
+    expected_end: datetime | None
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> Explanation:
+        position = body.get("position")
+        return cls(
+            id=int(body["id"]),
+            status=_text(body, "status"),
+            words=_text(body, "words"),
+            blockers=tuple(
+                Blocker(_text(each, "code"), _text(each, "words"))
+                for each in body.get("blockers") or ()
+            ),
+            position=position if isinstance(position, int) else None,
+            expected_start=_moment(body, "expected_start"),
+            expected_end=_moment(body, "expected_end"),
+            raw=body,
+        )
+
+
+@dataclass(frozen=True)
 class JobEvent:
     """One event of a job's log.
 
@@ -126,6 +172,45 @@ class HostSummary:
 
 
 @dataclass(frozen=True)
+class RunningThere:
+    """A job that a drain waits for.
+
+    Attributes:
+        expected_end: empty when nothing like it has run lately.
+    """
+
+    id: int
+    name: str
+    status: str
+    started: str
+    expected_end: str
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> RunningThere:
+        return cls(
+            id=int(body["id"]),
+            name=_text(body, "name"),
+            status=_text(body, "status"),
+            started=_text(body, "started"),
+            expected_end=_text(body, "expected_end"),
+        )
+
+
+@dataclass(frozen=True)
+class DrainState:
+    """What still runs on a node."""
+
+    draining: bool
+    jobs: tuple[RunningThere, ...]
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def of(cls, body: Mapping[str, Any]) -> DrainState:
+        jobs = tuple(RunningThere.of(each) for each in body.get("jobs", ()))
+        return cls(draining=bool(body.get("draining")), jobs=jobs, raw=body)
+
+
+@dataclass(frozen=True)
 class Node:
     """A worker node as ``instances/`` shows it.
 
@@ -134,6 +219,7 @@ class Node:
         errors: why it takes no jobs; empty when it does.
     """
 
+    id: int
     name: str
     state: str
     errors: str
@@ -147,6 +233,7 @@ class Node:
     @classmethod
     def of(cls, body: Mapping[str, Any]) -> Node:
         return cls(
+            id=int(body["id"]),
             name=_text(body, "hostname"),
             state=_text(body, "state"),
             errors=_text(body, "errors"),
@@ -157,6 +244,11 @@ class Node:
             version=_text(body, "version"),
             raw=body,
         )
+
+
+def _moment(body: Mapping[str, Any], name: str) -> datetime | None:
+    value = _text(body, name)
+    return datetime.fromisoformat(value) if value else None
 
 
 def _text(body: Mapping[str, Any], name: str) -> str:

@@ -7,9 +7,10 @@ from typing import Any
 
 import requests
 
-from dispatcher.client.answers import HostSummary, Job, JobEvent, Node
+from dispatcher.client.answers import DrainState, Explanation, HostSummary, Job, JobEvent, Node
 from dispatcher.client.connection import CONNECT_TIMEOUT, Connection, raise_refusal
 from dispatcher.client.pack import Bundle
+from dispatcher.errors import NotFound
 
 #: Seconds for one upload; a large bundle is verified and stored before the answer.
 _UPLOAD_TIMEOUT = 300.0
@@ -60,6 +61,10 @@ class Client:
     def job(self, job_id: int) -> Job:
         """One job as it is now."""
         return Job.of(self.connection.call("GET", f"jobs/{job_id}/").json())
+
+    def explain(self, job_id: int) -> Explanation:
+        """Why a job waits, where it is, or what became of it."""
+        return Explanation.of(self.connection.call("GET", f"jobs/{job_id}/explain/").json())
 
     def jobs(self, *, limit: int, status: str | None = None) -> list[Job]:
         """The newest jobs.
@@ -138,6 +143,31 @@ class Client:
         """Every worker node."""
         bodies = self._first("instances/", 10_000, {"order_by": "hostname"})
         return [Node.of(body) for body in bodies]
+
+    def node(self, name: str) -> Node:
+        """One worker node by its name.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        for body in self._first("instances/", 1, {"hostname": name}):
+            return Node.of(body)
+        raise NotFound(f"there is no node {name}")
+
+    def change_node(self, node_id: int, **fields: Any) -> Node:
+        """Enable, disable or drain a node; the node as it is then."""
+        answer = self.connection.call("PATCH", f"instances/{node_id}/", json=fields)
+        return Node.of(answer.json())
+
+    def drain(self, node_id: int) -> DrainState:
+        """Drain a node; what still runs there."""
+        answer = self.connection.call("POST", f"instances/{node_id}/drain/")
+        return DrainState.of(answer.json())
+
+    def drain_state(self, node_id: int) -> DrainState:
+        """What runs on a node that is drained."""
+        answer = self.connection.call("GET", f"instances/{node_id}/drain/")
+        return DrainState.of(answer.json())
 
     def _first(self, path: str, limit: int, query: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The first ``limit`` results of a list, page by page."""

@@ -46,7 +46,7 @@ def make_engine(
     pool_size: int = 1,
     pool_timeout: float = 5.0,
     unacknowledged: float = 20.0,
-    watched: bool = False,
+    watched: bool = True,
 ) -> Engine:
     """An engine with a pool of fixed size; nothing is connected yet.
 
@@ -56,7 +56,8 @@ def make_engine(
         pool_size: most connections; none beyond it is ever opened.
         pool_timeout: seconds to wait for a free one.
         unacknowledged: seconds after which a server whose machine does not answer counts as away.
-        watched: whether each wait for a frozen server has a bound (dispatcher/db/watchdog.py).
+        watched: whether each wait for a server that does not answer has a bound
+            (dispatcher/db/watchdog.py); not for migrations, which take as long as they take.
     """
     given = server_urls.database_url(database_url(settings))
     url = make_url(given).set(drivername="postgresql+psycopg2")

@@ -23,14 +23,23 @@ from sqlalchemy import (
 
 from dispatcher.db.listing import Field, FieldType, Listing
 from dispatcher.db.tables import (
+    approval,
     instance_group,
+    inventory,
     job,
     job_host_summary,
     job_input,
     job_progress,
+    job_project,
     job_result,
+    job_template,
     node,
     organization,
+    project,
+    workflow_input,
+    workflow_job_template,
+    workflow_node,
+    workflow_spawn,
 )
 from dispatcher.domain.outcome import Outcome
 from dispatcher.domain.status import FINAL, Kind, Status
@@ -59,6 +68,7 @@ def _columns(
     """A job as lists show it: nothing that a caller can make large."""
     return (
         *_OWN_COLUMNS,
+        *_TEMPLATE_COLUMNS,
         organization_name.label("organization_name"),
         node_name.label("node_name"),
         group_name.label("instance_group_name"),
@@ -95,6 +105,14 @@ _OWN_COLUMNS: Final = (
     job.c.organization_id,
     job.c.instance_group_id,
     job.c.dispatch_id,
+    job.c.job_template_id,
+    job.c.workflow_job_template_id,
+    job.c.project_id,
+    job.c.inventory_id,
+    job.c.inventory_source_id,
+    job.c.allow_simultaneous,
+    job.c.slice_number,
+    job.c.slice_count,
     job_input.c.playbook,
     job_input.c.limit_pattern,
     job_input.c.inventory_path,
@@ -112,6 +130,34 @@ _OWN_COLUMNS: Final = (
     job_input.c.host_key_policy,
 )
 
+
+def _one(column: Column[Any], key: Column[Any], reference: Column[Any]) -> Any:
+    return select(column).where(key == reference).scalar_subquery()
+
+
+_WORKFLOW_OF = (
+    select(workflow_node.c.workflow_job_id)
+    .join(workflow_spawn, workflow_spawn.c.workflow_node_id == workflow_node.c.id)
+    .where(workflow_spawn.c.job_id == job.c.id)
+    .scalar_subquery()
+)
+_WORKFLOW_PROMPTS = _one(workflow_input.c.prompts, workflow_input.c.job_id, job.c.id).label(
+    "workflow_prompts"
+)
+_NAME_OF_JOB_TEMPLATE = _one(job_template.c.name, job_template.c.id, job.c.job_template_id)
+#: What a job came from, by primary keys: most jobs of a page have the same few.
+_TEMPLATE_COLUMNS: Final = (
+    _NAME_OF_JOB_TEMPLATE.label("job_template_name"),
+    _one(
+        workflow_job_template.c.name, workflow_job_template.c.id, job.c.workflow_job_template_id
+    ).label("workflow_job_template_name"),
+    _one(project.c.name, project.c.id, job.c.project_id).label("project_name"),
+    _one(inventory.c.name, inventory.c.id, job.c.inventory_id).label("inventory_name"),
+    _one(job_project.c.scm_branch, job_project.c.job_id, job.c.id).label("scm_branch"),
+    _one(job_project.c.revision, job_project.c.job_id, job.c.id).label("scm_revision"),
+    _WORKFLOW_OF.label("workflow_job_id"),
+)
+
 _LIST = select(
     *_columns(organization.c.name, node.c.name, instance_group.c.name, job_progress.c.stored)
 ).select_from(
@@ -121,10 +167,6 @@ _LIST = select(
     .outerjoin(node, node.c.id == job.c.node_id)
     .outerjoin(instance_group, instance_group.c.id == job.c.instance_group_id)
 )
-
-
-def _one(column: Column[Any], key: Column[Any], reference: Column[Any]) -> Any:
-    return select(column).where(key == reference).scalar_subquery()
 
 
 # One row by primary keys. Subqueries, not joins: planning seven joins took 0.8 of the 1.0 ms.
@@ -138,6 +180,8 @@ _DETAIL = select(
     job_input.c.extra_vars,
     _one(job_result.c.artifacts, job_result.c.job_id, job.c.id).label("artifacts"),
     _one(job_result.c.playbook_outcome, job_result.c.job_id, job.c.id).label("playbook_outcome"),
+    _one(workflow_input.c.extra_vars, workflow_input.c.job_id, job.c.id).label("workflow_vars"),
+    _WORKFLOW_PROMPTS,
 ).select_from(job.outerjoin(job_input, job_input.c.job_id == job.c.id))
 # made once: to build it, and to look it up among the compiled ones, took as long as to run it
 _READ_JOB = _DETAIL.where(job.c.id == bindparam("job_id"))
@@ -168,13 +212,86 @@ _JOB_FIELDS = {
     "instance_group__name": Field(instance_group.c.name, FieldType.TEXT),
     "organization": Field(job.c.organization_id, FieldType.INTEGER),
     "organization__name": Field(organization.c.name, FieldType.TEXT),
+    "job_template": Field(job.c.job_template_id, FieldType.INTEGER),
+    "job_template__name": Field(_NAME_OF_JOB_TEMPLATE, FieldType.TEXT),
+    "project": Field(job.c.project_id, FieldType.INTEGER),
+    "inventory": Field(job.c.inventory_id, FieldType.INTEGER),
+    "workflow_job": Field(_WORKFLOW_OF, FieldType.INTEGER),
+}
+_WORKFLOW_FIELDS = {
+    **{
+        name: _JOB_FIELDS[name]
+        for name in (
+            "id",
+            "uuid",
+            "name",
+            "status",
+            "failed",
+            "outcome",
+            "launch_type",
+            "launched_by__name",
+            "created",
+            "started",
+            "finished",
+            "canceled_on",
+            "cancel_requested",
+            "elapsed",
+            "priority",
+            "organization",
+            "organization__name",
+            "job_template",
+            "workflow_job",
+        )
+    },
+    "workflow_job_template": Field(job.c.workflow_job_template_id, FieldType.INTEGER),
+}
+_APPROVAL_FIELDS = {
+    **{
+        name: _JOB_FIELDS[name]
+        for name in (
+            "id",
+            "uuid",
+            "name",
+            "status",
+            "failed",
+            "created",
+            "finished",
+            "organization",
+            "organization__name",
+            "workflow_job",
+        )
+    },
+    "approval_expiration": Field(approval.c.expires, FieldType.TIME),
+    "timed_out": Field(approval.c.timed_out, FieldType.BOOLEAN),
 }
 
 
-def job_listing() -> Listing:
-    """All playbook jobs."""
-    rows: Select[Any] = _LIST.where(job.c.kind == Kind.PLAYBOOK)
+def job_listing(kind: Kind = Kind.PLAYBOOK) -> Listing:
+    """All jobs of one kind."""
+    rows: Select[Any] = _LIST.where(job.c.kind == kind)
     return Listing(source=rows, fields=_JOB_FIELDS, search=("name", "playbook"))
+
+
+def workflow_listing() -> Listing:
+    """All workflow jobs."""
+    rows: Select[Any] = _LIST.add_columns(_WORKFLOW_PROMPTS).where(job.c.kind == Kind.WORKFLOW)
+    return Listing(source=rows, fields=_WORKFLOW_FIELDS, search=("name",))
+
+
+def approval_listing() -> Listing:
+    """All approvals, with what was decided."""
+    rows: Select[Any] = (
+        _LIST.add_columns(
+            approval.c.expires.label("approval_expiration"),
+            approval.c.timed_out,
+            approval.c.decided_by,
+            # of the database's clock: an approval that is late cannot be decided any more
+            func.coalesce(approval.c.expires <= func.dispatcher_now(), False).label("late"),
+        )
+        .join(approval, approval.c.job_id == job.c.id)
+        .where(job.c.kind == Kind.APPROVAL)
+    )
+    return Listing(source=rows, fields=_APPROVAL_FIELDS, search=("name",))
 
 
 def read_job(connection: Connection, job_id: int) -> RowMapping | None:

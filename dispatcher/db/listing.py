@@ -137,6 +137,12 @@ def narrowed(
     return statement
 
 
+def read_one(connection: Connection, listing: Listing, key: int) -> RowMapping | None:
+    """The row with this key."""
+    statement = listing.source.where(listing.fields[listing.key].expression == key)
+    return connection.execute(statement).mappings().one_or_none()
+
+
 def read_page(
     connection: Connection,
     listing: Listing,

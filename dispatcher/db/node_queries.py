@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, func, select, true
+from sqlalchemy import ColumnElement, Connection, Row, RowMapping, Select, func, select, true
 
 from dispatcher.db.listing import Field, FieldType, Listing
-from dispatcher.db.tables import instance_group, instance_group_node, job, node, node_lease
+from dispatcher.db.tables import (
+    instance_group,
+    instance_group_node,
+    job,
+    node,
+    node_lease,
+    organization,
+    pause,
+)
 from dispatcher.domain.status import ACTIVE
 
 _ACTIVE = job.c.status.in_(sorted(ACTIVE))
@@ -79,22 +87,42 @@ def read_nodes(connection: Connection) -> list[RowMapping]:
 
 _GROUP_LOAD = _load(job.c.instance_group_id == instance_group.c.id)
 _GROUPS: Select[Any] = select(
-    instance_group, _GROUP_LOAD.c.consumed, _GROUP_LOAD.c.running
-).select_from(instance_group.join(_GROUP_LOAD, true()))
+    instance_group,
+    _GROUP_LOAD.c.consumed,
+    _GROUP_LOAD.c.running,
+    pause.c.id.is_not(None).label("paused"),
+    func.coalesce(pause.c.reason, "").label("pause_reason"),
+).select_from(
+    instance_group.outerjoin(pause, pause.c.instance_group_id == instance_group.c.id).join(
+        _GROUP_LOAD, true()
+    )
+)
 
 _GROUP_FIELDS = {
     "id": Field(instance_group.c.id, FieldType.INTEGER),
     "name": Field(instance_group.c.name, FieldType.TEXT),
     "max_concurrent_jobs": Field(instance_group.c.max_concurrent_jobs, FieldType.INTEGER),
     "max_forks": Field(instance_group.c.max_forks, FieldType.INTEGER),
+    "paused": Field(pause.c.id.is_not(None), FieldType.BOOLEAN),
     "created": Field(instance_group.c.created, FieldType.TIME),
     "modified": Field(instance_group.c.modified, FieldType.TIME),
 }
 
 
-def group_listing() -> Listing:
-    """All instance groups."""
-    return Listing(source=_GROUPS, fields=_GROUP_FIELDS, search=("name",))
+def group_listing(*, node_id: int | None = None, organization_id: int | None = None) -> Listing:
+    """All instance groups; those of one node, or those that one organization prefers."""
+    rows = _GROUPS
+    if node_id is not None:
+        around = select(instance_group_node.c.instance_group_id).where(
+            instance_group_node.c.node_id == node_id
+        )
+        rows = rows.where(instance_group.c.id.in_(around))
+    if organization_id is not None:
+        preferred = select(func.unnest(organization.c.instance_groups)).where(
+            organization.c.id == organization_id
+        )
+        rows = rows.where(instance_group.c.id.in_(preferred))
+    return Listing(source=rows, fields=_GROUP_FIELDS, search=("name",))
 
 
 def read_group(connection: Connection, group_id: int) -> RowMapping | None:
@@ -137,3 +165,13 @@ def count_jobs_by_group(connection: Connection, group_ids: Sequence[int]) -> dic
         .group_by(job.c.instance_group_id)
     )
     return {row[0]: row[1] for row in connection.execute(statement)}
+
+
+def read_active(connection: Connection, node_id: int) -> list[Row[Any]]:
+    """The waiting and running jobs of a node, those first that began first."""
+    statement = (
+        select(job.c.id, job.c.name, job.c.kind, job.c.status, job.c.started, job.c.job_template_id)
+        .where(job.c.node_id == node_id, _ACTIVE)
+        .order_by(job.c.started.asc().nulls_last(), job.c.id)
+    )
+    return list(connection.execute(statement))

@@ -29,8 +29,15 @@ def _parameter(column: str) -> str:
     return f"CAST(:{column} AS {_TYPES[column]})" if column in _TYPES else f":{column}"
 
 
+def _measured(column: str) -> str:
+    """What a node says of itself, unless an operator has said otherwise."""
+    if column != "capacity_adjustment":
+        return _parameter(column)
+    return f"CASE WHEN adjustment_set THEN {column} ELSE {_parameter(column)} END"
+
+
 def _assignments(names: Sequence[str]) -> str:
-    return ", ".join(f"{name} = {_parameter(name)}" for name in names)
+    return ", ".join(f"{name} = {_measured(name)}" for name in names)
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,7 @@ def insert(connection: Connection, name: str, columns: dict[str, Any]) -> int | 
 
 
 def come_back(connection: Connection, node_id: int, columns: dict[str, Any]) -> int:
-    """The same node again. What operators set (enabled, draining) stays."""
+    """The same node again. What operators set (enabled, draining, adjustment) stays."""
     connection.execute(
         text(
             f"UPDATE node SET {_assignments(list(columns))}, accepting = true,"
@@ -119,7 +126,7 @@ def write_capacity(connection: Connection, node_id: int, columns: dict[str, Any]
         text(
             f"UPDATE node SET {_assignments(names)}, modified = dispatcher_now()"
             f" WHERE id = :node_id AND ({', '.join(names)}) IS DISTINCT FROM"
-            f" ({', '.join(_parameter(n) for n in names)})"
+            f" ({', '.join(_measured(n) for n in names)})"
         ),
         columns | {"node_id": node_id},
     )

@@ -1,8 +1,9 @@
-"""A bound in the client on every answer of the database, for those whom people wait for.
+"""A bound in the client on every answer of the database.
 
 The server's own time-outs hold while its process runs. One that is frozen (stopped, a machine out
-of memory, a hung disk) answers nothing, while its kernel keeps the connection open: the caller's
-thread and its place in the pool would be held for ever. One thread of the process looks at all
+of memory, a hung disk) answers nothing, while its kernel keeps the connection open; and one that is
+gone behind a balancer that keeps the client's side open is never missed by TCP either. The caller's
+thread and its place in the pool would be held for ever: a node would claim nothing any more. One thread of the process looks at all
 waiting connections and shuts down the socket of the late ones; libpq then reports a lost
 connection, which :func:`dispatcher.db.engine.is_away` knows.
 """
@@ -34,6 +35,12 @@ class Watchdog:
     """Which connections are waited for, and until when. A wait costs two entries under a lock."""
 
     def __init__(self) -> None:
+        self.forget()
+        # a child has neither the thread nor, for certain, a free lock
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        """Begin anew: no wait, no thread."""
         self._lock = threading.Lock()
         self._waits: dict[object, tuple[int, float]] = {}
         self._thread: threading.Thread | None = None
@@ -99,6 +106,10 @@ class WatchedConnection(extensions.connection):
 
 
 class _WatchedCursor(extensions.cursor):
+    def copy_expert(self, sql: Any, file: Any, size: int = 8192) -> None:
+        with _WATCHDOG.over(self.connection, _bound(self)):
+            super().copy_expert(sql, file, size)
+
     def execute(self, query: Any, vars: Any = None) -> None:
         with _WATCHDOG.over(self.connection, _bound(self)):
             super().execute(query, vars)

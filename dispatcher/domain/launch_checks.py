@@ -220,9 +220,19 @@ def variables_problems(variables: object) -> list[str]:
     if not isinstance(variables, Mapping):
         return ["a mapping is required"]
     problems = [p for p in map(variable_name_problem, variables) if p is not None]
+    return problems + values_problems(variables, sized=not problems)
+
+
+def values_problems(variables: Mapping[Any, Any], *, sized: bool = True) -> list[str]:
+    """What is wrong with the values of variables.
+
+    Args:
+        sized: whether their size is looked at too, if nothing else is wrong.
+    """
+    problems = []
     try:
         problems += [f"{shown(name)}: {p}" for name, p in _value_problems(variables)]
-        if not problems and len(json.dumps(dict(variables))) > MOST_VARIABLE_BYTES:
+        if not problems and sized and len(json.dumps(dict(variables))) > MOST_VARIABLE_BYTES:
             problems.append(f"at most {MOST_VARIABLE_BYTES} bytes of JSON")
     except ValueError as error:  # a whole number of more digits than Python writes
         problems.append(str(error))

@@ -24,7 +24,7 @@ def prepare(settings: Settings, *, key_file: Path, token_file: Path) -> None:
     Raises:
         ConfigurationError: the database or a file is not fit.
     """
-    engine = make_engine(settings, application_name="dispatcher up")
+    engine = make_engine(settings, application_name="dispatcher up", watched=False)
     try:
         with engine.connect() as connection:
             revision = current_revision(connection)

@@ -111,6 +111,7 @@ def plan_recovery(snapshot: RecoverySnapshot) -> list[RecoveryDecision]:
 
     - Return it when its node was removed, is lost or suspect, or has left: it will not be claimed
       there soon, and another node may have room now (docs/protocols.md 3.7).
+    - Return it when its node was disabled or is being drained: it claims nothing any more.
     - Return it when it has waited longer than ``waiting_limit``, unless its node has said that it
       is queued there for local room: nothing waits for ever, and a busy node is no lost one.
     - Resubmit it when its last submission is older than the submission grace: the message may
@@ -157,6 +158,8 @@ def _why_returned(row: WaitingRow, snapshot: RecoverySnapshot) -> str | None:
         return "removed"
     if row.node_state != "alive":
         return row.node_state
+    if row.node_shut:
+        return row.node_shut
     waited = (snapshot.now - row.waiting_since).total_seconds()
     if waited > snapshot.waiting_limit and not row.queued_on_node:
         return "not_claimed"

@@ -47,6 +47,9 @@ CODES: Final[dict[str, tuple[str, ...]]] = {
     "no_nodes_online": ("groups",),
     "start_limit": ("limit",),
     "returned": ("node", "why"),
+    "unprocessed": (),
+    "quarantined": ("until", "strikes"),
+    "approval": ("until",),
 }
 
 #: Reasons during which a job has no turn to keep: for these it does not count as held.
@@ -216,6 +219,8 @@ _WHY: Final = {
     "suspect": "the node has gone silent",
     "left": "the node has left",
     "removed": "the node was removed",
+    "draining": "the node is being drained",
+    "disabled": "the node was disabled",
     "not_claimed": "it was not claimed there in time",
     "inventory_moved": "its inventory has changed since its hosts were locked",
 }
@@ -224,6 +229,20 @@ _WHY: Final = {
 def _returned(data: Mapping[str, Any]) -> str:
     # a node that stops taking jobs gives its own words
     return f"Taken back from node {data['node']}: {_WHY.get(data['why'], data['why'])}."
+
+
+def _unprocessed(_data: Mapping[str, Any]) -> str:
+    return "The DependencyManager has not looked yet at what it depends on."
+
+
+def _quarantined(data: Mapping[str, Any]) -> str:
+    times = "once" if data["strikes"] == 1 else f"{data['strikes']} times"
+    return f"Set aside until {data['until']}: deciding about it has failed {times}."
+
+
+def _approval(data: Mapping[str, Any]) -> str:
+    until = "" if data["until"] is None else f", until {data['until']}"
+    return f"Waits for somebody to approve or deny it{until}."
 
 
 _WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
@@ -245,4 +264,7 @@ _WORDS: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
     "no_nodes_online": _no_nodes_online,
     "start_limit": _start_limit,
     "returned": _returned,
+    "unprocessed": _unprocessed,
+    "quarantined": _quarantined,
+    "approval": _approval,
 }

@@ -54,6 +54,7 @@ class WaitingRow:
         node_removed: the node's row is a tombstone.
         submissions: how often it was submitted, the first time included.
         queued_on_node: the node has said that it holds it until it has room.
+        node_shut: ``disabled`` or ``draining``: operators want no more of it there.
     """
 
     job_id: int
@@ -65,6 +66,7 @@ class WaitingRow:
     submitted_at: datetime
     submissions: int
     queued_on_node: bool
+    node_shut: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ _BACKOFF: Final = (0.1, 10.0)
 _LIVED_WELL: Final = 30.0
 
 
-def die_with_parent(death_signal: signal.Signals = signal.SIGKILL) -> None:
-    """Have the kernel signal this process when the thread that forked it ends.
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that forked it ends.
 
     It is lost when the parent died before: whoever must not outlive it compares ``getppid`` after.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(death_signal), 0, 0, 0)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 @dataclass
@@ -81,7 +81,8 @@ def fork(main: Callable[[], int]) -> int:
     code = 1
     try:
         os.setpgid(0, 0)
-        die_with_parent(signal.SIGTERM)
+        # killed: whoever would see to it that a child which does not end is killed is gone
+        die_with_parent()
         if os.getppid() != parent:
             os._exit(1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):

@@ -140,7 +140,9 @@ class HeldRows:
 _HELD = """
     SELECT job.id, job.status, job.dispatch_id, node.name, node_lease.state,
            node.removed IS NOT NULL AS removed, job.waiting_since, job.submitted_at,
-           job.submissions, job.queued_on_node
+           job.submissions, job.queued_on_node,
+           CASE WHEN node.draining THEN 'draining' WHEN NOT node.enabled THEN 'disabled' ELSE '' END
+               AS shut
     FROM job JOIN node ON node.id = job.node_id JOIN node_lease ON node_lease.node_id = node.id
     WHERE (job.status = 'waiting' OR (job.status = 'running' AND node_lease.state = 'lost'))
 """
@@ -158,6 +160,7 @@ def _held(rows: Sequence[Any]) -> list[HeldRow]:
             submitted_at=row.submitted_at or row.waiting_since,
             submissions=row.submissions,
             queued_on_node=row.queued_on_node,
+            node_shut=row.shut,
         )
         if row.status == "waiting"
         else RunningRow(row.id, row.dispatch_id, row.name, row.state)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection
 
 from dispatcher.broker.messages import Manager
-from dispatcher.db import quarantine
+from dispatcher.db import quarantine, snapshots
 from dispatcher.db.row_locks import lock_free_jobs
 from dispatcher.settings import Settings
 from schedulers.core.decision import Begin, Block, Fail, Hold, Reason, Start, Strike
@@ -16,7 +16,7 @@ from schedulers.core.fairness import own_order
 from schedulers.core.plan_tasks import Ledger, plan_window
 from schedulers.core.reasons import WITHOUT_TURN, cause
 from schedulers.core.snapshot import PendingJob
-from schedulers.passes import apply, snapshots
+from schedulers.passes import apply
 from schedulers.passes.backlog import Backlog, Cursors, Window
 from schedulers.passes.manager_pass import Applied, Ended, Pass
 from schedulers.passes.windows import walk

@@ -10,8 +10,9 @@ from sqlalchemy import select, text
 
 from dispatcher import settings as settings_module
 from dispatcher.actions.launch_template import launch_job_template
-from dispatcher.actions.save_inventory import create_inventory, create_source
+from dispatcher.actions.save_inventory import create_inventory
 from dispatcher.actions.save_project import create_project
+from dispatcher.actions.save_source import create_source
 from dispatcher.actions.save_template import create_template
 from dispatcher.db import tables as t
 from dispatcher.db.engine import make_engine

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,6 +166,22 @@ def task_holder(engine: Engine) -> int | None:
             text("SELECT pid FROM manager_lease WHERE manager = 'task' AND holder IS NOT NULL")
         )
         return pid
+
+
+def test_a_control_that_was_frozen_goes_on(engine: Engine, quiet: Settings) -> None:
+    with role(quiet, "control") as control:
+        wait_until(lambda: all_ran(engine), timeout=40)
+        control.signal(signal.SIGSTOP)
+        # longer than it waits for a signal: then CPython answers one that never came
+        frozen_until = time.monotonic() + 1.5
+        wait_until(lambda: time.monotonic() > frozen_until)
+        control.signal(signal.SIGCONT)
+        victim = pool_children(control)[0]
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: not is_alive(victim))
+        wait_until(lambda: len(pool_children(control)) == len(Manager))
+        assert "control stopped" not in control.log
+        assert control.process.poll() is None
 
 
 def test_children_end_with_a_killed_parent(engine: Engine, quiet: Settings) -> None:

@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def watched(settings: Settings) -> Iterator[Engine]:
-    made = make_engine(settings, application_name="watched", watched=True)
+    made = make_engine(settings, application_name="watched")
     yield made
     made.dispose()
 

@@ -353,21 +353,24 @@ def test_when_the_first_request_fails_the_waiting_second_one_makes_the_job(
         with transaction(engine, lock_timeout=10) as connection:
             answers.append(launch(connection, request_, cipher, idempotency_key="k1"))
 
+    def waits() -> bool:
+        # a transaction of its own each time: the view stays as a transaction first saw it
+        with engine.connect() as watcher:
+            return bool(
+                watcher.scalar(
+                    text(
+                        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                        " AND datname = current_database()"
+                    )
+                )
+            )
+
     thread = threading.Thread(target=second)
     with engine.connect() as connection:
         begun = connection.begin()
         launch(connection, request_, cipher, idempotency_key="k1")
         thread.start()
-        with engine.connect() as watcher:
-            wait_until(
-                lambda: watcher.scalar(
-                    text(
-                        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-                        " AND datname = current_database()"
-                    )
-                ),
-                what="the second request waits for the first",
-            )
+        wait_until(waits, what="the second request waits for the first")
         begun.rollback()
     thread.join()
     assert [a.created for a in answers] == [True]

@@ -92,3 +92,28 @@ def test_without_a_broker_the_node_finds_its_jobs_by_itself(
         assert wait_final(engine, job_id, timeout=60).status == "successful"
     finally:
         node.kill()
+
+
+def test_connections_that_are_half_open_are_given_up_within_seconds(
+    settings: Settings, database_url: str, engine: Engine
+) -> None:
+    """A balancer that keeps the client's side open: neither TCP nor the server says anything."""
+    proxy, url = in_front_of(database_url)
+    node = NodeUnderTest(through(settings, url))
+    with proxy:
+        node.start("agent")
+        try:
+            node_id = node.wait_registered(engine)
+            gate = node.data_dir / "gate"
+            with engine.begin() as connection:
+                job_id, dispatch_id = waiting_job(connection, node_id, paced(gate))
+            node.hand_over((job_id, dispatch_id))
+            wait_until(lambda: counters(engine, job_id), what="events while it runs")
+            proxy.abandon()
+            gate.touch()
+            with engine.begin() as connection:
+                late = waiting_job(connection, node_id)
+            assert wait_final(engine, job_id).status == "successful"
+            assert wait_final(engine, late[0]).status == "successful"
+        finally:
+            node.kill()

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Engine, select
 from dispatcher.actions import save_inventory as save
 from dispatcher.actions.import_inventory import Imported, import_inventory
 from dispatcher.actions.save_project import change_project, create_project, delete_project
+from dispatcher.actions.save_source import create_source
 from dispatcher.actions.save_template import change_template, create_template
 from dispatcher.db import tables as t
 from dispatcher.db.stored_inventory import read_inventory
@@ -102,16 +103,19 @@ def test_groups_that_would_be_children_of_each_other_are_refused_with_the_way(
         ("host", {}, "name"),
         ("host", {"name": "x", "inventory_id": 10**9}, "inventory"),
         ("group", {"name": "all"}, "name"),
-        ("source", {"name": "s", "path": "../x", "project_id": 1}, "path"),
-        ("source", {"name": "s", "path": "x", "project_id": 10**9}, "project"),
+        ("source", {"name": "s", "path": "../x", "project_id": 1}, "source_path"),
+        ("source", {"name": "s", "path": "x", "project_id": 10**9}, "source_project"),
     ],
 )
 def test_a_wrong_field_is_named(
     engine: Engine, inventory: int, subject: str, values: dict[str, Any], field: str
 ) -> None:
     given = {"inventory_id": inventory} | values
+    create: dict[str, Any] = {
+        "host": save.create_host, "group": save.create_group, "source": create_source
+    }  # fmt: skip
     with engine.begin() as connection, pytest.raises(InvalidRequest) as refused:
-        getattr(save, f"create_{subject}")(connection, given)
+        create[subject](connection, given)
     assert field in refused.value.fields
 
 

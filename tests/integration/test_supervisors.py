@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -126,3 +127,32 @@ def test_supervisors_outlive_a_fork_server_that_is_killed_and_the_next_start_mak
     for run in (first, second):
         wait_until(lambda run=run: ended(run, watch), timeout=60)  # type: ignore[misc]
         assert ending_of(run).outcome is Outcome.SUCCESSFUL
+
+
+def test_a_fork_server_that_is_killed_while_it_starts_costs_no_run(
+    settings: Settings, runs: Runs, watch: Supervisors
+) -> None:
+    last_words = f"\0n1\0{settings.data_dir}\0"
+    killed: list[int] = []
+
+    def starting() -> list[int]:
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                line = entry.read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if "workers.preload" in line and line.endswith(last_words):
+                found.append(int(entry.parent.name))
+        return found
+
+    def kill_the_first() -> None:
+        killed.extend(wait_until(starting))
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    run = start(settings, runs, watch, paced(settings.data_dir / "never", tasks=1))
+    killer.join()
+    assert killed
+    assert run.directory.is_alive()

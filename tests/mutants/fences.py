@@ -25,7 +25,7 @@ FENCE_MUTANTS: list[Mutant] = [
     ),
     Mutant(
         "what cannot run hides nothing behind it",
-        "schedulers/passes/snapshots.py",
+        "dispatcher/db/snapshots.py",
         "more = any(read[tenant] >= share for tenant, share in shares.items())",
         "more = False",
         (f"{_FENCES}::test_a_runnable_new_job_starts_in_one_run_behind_many_that_cannot",),

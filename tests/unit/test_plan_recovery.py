@@ -249,6 +249,12 @@ def test_the_waiting_rows_of_a_removed_node_are_returned():
     assert why(decision) == "removed"
 
 
+@pytest.mark.parametrize("shut", ["disabled", "draining"])
+def test_the_waiting_rows_of_a_node_that_operators_shut_are_returned(shut):
+    (decision,) = recover(waiting(node_shut=shut, queued_on_node=True))
+    assert why(decision) == shut
+
+
 def test_running_rows_end_with_a_lost_node_only():
     rows = [
         RunningRow(id, DISPATCH, "n1", state)

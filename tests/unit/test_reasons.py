@@ -45,6 +45,9 @@ EXAMPLES = {
     "no_nodes_online": {"groups": ["default", "dmz"]},
     "start_limit": {"limit": 100},
     "returned": {"node": "n1", "why": "not_claimed"},
+    "unprocessed": {},
+    "quarantined": {"until": "2026-01-31T12:00:30+00:00", "strikes": 2},
+    "approval": {"until": "2026-01-31T12:00:00+00:00"},
 }
 
 

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any, Final
 
-from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
-from dispatcher.api.auth import CallerParameter
-from dispatcher.api.v2.instances import Instance, read_instances
+from dispatcher.actions import save_instance_group as save
+from dispatcher.api.v2 import instances, objects
+from dispatcher.api.v2.instances import INSTANCE
 from dispatcher.api.v2.nodes import capacity_of, percent_remaining
-from dispatcher.api.v2.resource import (
-    ListQueryParameter,
-    Page,
-    Row,
-    filters_of,
-    read_list,
-    url_of,
-)
+from dispatcher.api.v2.resource import Row, url_of
+from dispatcher.broker.messages import Owed
 from dispatcher.db import node_queries
-from dispatcher.errors import NotFound
-
-router = APIRouter(prefix="/api/v2/instance_groups", tags=["instances"])
-
-GroupId = Annotated[int, Path(description="Number of the instance group.", ge=1, lt=2**63)]
 
 
 class InstanceGroup(BaseModel):
@@ -49,6 +38,8 @@ class InstanceGroup(BaseModel):
     jobs_total: int = Field(description="All jobs that were started through it.")
     max_concurrent_jobs: int = Field(description="Most such jobs at once; 0: no limit.")
     max_forks: int = Field(description="Most forks of such jobs at once; 0: no limit.")
+    paused: bool = Field(description="Whether no jobs are started through it.")
+    pause_reason: str = Field(description="Why it is paused, in words.")
     instances: int = Field(description="How many nodes it has.")
     is_container_group: bool = Field(description="Always false.")
     credential: None = Field(description="Always null.")
@@ -94,6 +85,8 @@ def _render(row: Row, members: _Members) -> dict[str, Any]:
         "jobs_total": members.totals.get(group_id, 0),
         "max_concurrent_jobs": row["max_concurrent_jobs"],
         "max_forks": row["max_forks"],
+        "paused": row["paused"],
+        "pause_reason": row["pause_reason"],
         "instances": members.count.get(group_id, 0),
         "is_container_group": False,
         "credential": None,
@@ -104,44 +97,73 @@ def _render(row: Row, members: _Members) -> dict[str, Any]:
     }
 
 
-@router.get(
-    "/",
-    summary="List the instance groups",
-    response_model=Page[InstanceGroup],
-    openapi_extra=filters_of(node_queries.group_listing()),
+class InstanceGroupChanges(objects.Body):
+    """What can be changed of an instance group."""
+
+    name: str = Field("", description="Unique; nodes name the groups to join.", examples=["fast"])
+    max_concurrent_jobs: int = Field(
+        0, description="Most jobs that are started through it at once; 0: no limit."
+    )
+    max_forks: int = Field(0, description="Most forks of such jobs at once; 0: no limit.")
+    paused: bool = Field(False, description="Whether no jobs are started through it.")
+    pause_reason: str = Field("", description="Why it is paused; shown by jobs that wait for it.")
+
+
+class NewInstanceGroup(InstanceGroupChanges):
+    """An instance group to be made."""
+
+    name: str = Field(description="Unique; nodes name the groups to join.", examples=["fast"])
+
+
+def _render_all(connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    members = _Members(connection, [row["id"] for row in rows])
+    return [_render(row, members) for row in rows]
+
+
+def _put_node(connection: Connection, group_id: int, node_id: int, member: bool) -> Owed:
+    return save.put_node(connection, group_id, node_id, member=member)
+
+
+def _put_into(connection: Connection, node_id: int, group_id: int, member: bool) -> Owed:
+    return save.put_node(connection, group_id, node_id, member=member)
+
+
+INSTANCE_GROUP: Final = objects.Noun(
+    word="instance group",
+    resource="instance_groups",
+    key="group_id",
+    tag="instances",
+    model=InstanceGroup,
+    changes=InstanceGroupChanges,
+    subject=save.INSTANCE_GROUP,
+    listing=node_queries.group_listing,
+    render=_render_all,
+    change=save.change_group,
+    new=NewInstanceGroup,
+    create=save.create_group,
+    delete=save.delete_group,
 )
-def list_groups(caller: CallerParameter, query: ListQueryParameter) -> dict[str, Any]:
-    """Every instance group."""
-    with caller.reading() as connection:
 
-        def render(rows: Sequence[Row]) -> list[dict[str, Any]]:
-            members = _Members(connection, [row["id"] for row in rows])
-            return [_render(row, members) for row in rows]
-
-        return read_list(connection, query, node_queries.group_listing(), render)
-
-
-@router.get("/{group_id}/", summary="One instance group", response_model=InstanceGroup)
-def get_group(caller: CallerParameter, group_id: GroupId) -> dict[str, Any]:
-    """Capacity and load of a group."""
-    with caller.reading() as connection:
-        row = node_queries.read_group(connection, group_id)
-        if row is None:
-            raise NotFound
-        return _render(row, _Members(connection, [group_id]))
-
-
-@router.get(
-    "/{group_id}/instances/",
-    summary="List a group's nodes",
-    response_model=Page[Instance],
-    openapi_extra=filters_of(node_queries.node_listing()),
+router = INSTANCE_GROUP.router()
+objects.add_routes(router, INSTANCE_GROUP)
+objects.add_list_inside(
+    router,
+    INSTANCE_GROUP,
+    "instances",
+    INSTANCE,
+    lambda number: node_queries.node_listing(group_id=number),
+    what="the nodes of one group",
 )
-def list_group_instances(
-    caller: CallerParameter, query: ListQueryParameter, group_id: GroupId
-) -> dict[str, Any]:
-    """The nodes of one group."""
-    with caller.reading() as connection:
-        if node_queries.read_group(connection, group_id) is None:
-            raise NotFound
-        return read_instances(connection, query, group_id)
+objects.add_members(router, INSTANCE_GROUP, "instances", _put_node, what="a group's nodes")
+# here, because groups know nodes and not the other way round
+objects.add_list_inside(
+    instances.router,
+    INSTANCE,
+    "instance_groups",
+    INSTANCE_GROUP,
+    lambda number: node_queries.group_listing(node_id=number),
+    what="the groups of one node",
+)
+objects.add_members(
+    instances.router, INSTANCE, "instance_groups", _put_into, what="the groups of a node"
+)

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any, Final
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
-from dispatcher.api.auth import CallerParameter
+from dispatcher.actions import save_node as save
+from dispatcher.api.v2 import objects
 from dispatcher.api.v2.nodes import capacity_of, errors_of, percent_remaining, takes_jobs
-from dispatcher.api.v2.resource import (
-    ListQuery,
-    ListQueryParameter,
-    Page,
-    Row,
-    filters_of,
-    read_list,
-    url_of,
-)
+from dispatcher.api.v2.resource import Row, url_of
+from dispatcher.broker.messages import Owed
 from dispatcher.db import node_queries
-from dispatcher.errors import NotFound
-
-router = APIRouter(prefix="/api/v2/instances", tags=["instances"])
 
 
 class Instance(BaseModel):
@@ -68,12 +59,15 @@ class Instance(BaseModel):
 
 
 def _render(row: Row, totals: Mapping[int, int]) -> dict[str, Any]:
-    capacity = capacity_of(row)
+    capacity, url = capacity_of(row), url_of("instances", row["id"])
     return {
         "id": row["id"],
         "type": "instance",
-        "url": url_of("instances", row["id"]),
-        "related": {"jobs": f"/api/v2/jobs/?execution_node={row['name']}"},
+        "url": url,
+        "related": {
+            "jobs": f"/api/v2/jobs/?{urlencode({'execution_node': row['name']})}",
+            **{name: f"{url}{name}/" for name in ("drain", "instance_groups")},
+        },
         "summary_fields": {},
         "uuid": str(row["identity"]),
         "hostname": row["name"],
@@ -104,38 +98,43 @@ def _render(row: Row, totals: Mapping[int, int]) -> dict[str, Any]:
     }
 
 
-def read_instances(
-    connection: Connection, query: ListQuery, group_id: int | None = None
-) -> dict[str, Any]:
-    """A page of nodes, of one group if it is given."""
+class InstanceChanges(objects.Body):
+    """What operators can change of a node."""
 
-    def render(rows: Sequence[Row]) -> list[dict[str, Any]]:
-        totals = node_queries.count_jobs_by_node(connection, [row["id"] for row in rows])
-        return [_render(row, totals) for row in rows]
+    enabled: bool = Field(True, description="False: no more jobs are started on it.")
+    draining: bool = Field(
+        False, description="True: the same, to empty it; `instances/N/drain/` shows what runs."
+    )
+    capacity_adjustment: float = Field(
+        1.0,
+        description="0: its capacity is the smaller of `cpu_capacity` and `mem_capacity`, 1: the"
+        " larger. From then on the node's own setting does not count.",
+    )
 
-    return read_list(connection, query, node_queries.node_listing(group_id=group_id), render)
+
+def _render_all(connection: Connection, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    totals = node_queries.count_jobs_by_node(connection, [row["id"] for row in rows])
+    return [_render(row, totals) for row in rows]
 
 
-@router.get(
-    "/",
-    summary="List the nodes",
-    response_model=Page[Instance],
-    openapi_extra=filters_of(node_queries.node_listing()),
+def _change(connection: Connection, node_id: int, values: dict[str, Any], by: str) -> Owed:
+    return save.change_node(connection, node_id, values)
+
+
+INSTANCE: Final = objects.Noun(
+    word="instance",
+    resource="instances",
+    key="instance_id",
+    tag="instances",
+    model=Instance,
+    changes=InstanceChanges,
+    subject=save.NODE,
+    listing=node_queries.node_listing,
+    render=_render_all,
+    change=_change,
 )
-def list_instances(caller: CallerParameter, query: ListQueryParameter) -> dict[str, Any]:
-    """Every node that is not removed."""
-    with caller.reading() as connection:
-        return read_instances(connection, query)
 
-
-@router.get("/{instance_id}/", summary="One node", response_model=Instance)
-def get_instance(
-    caller: CallerParameter,
-    instance_id: Annotated[int, Path(description="Number of the node.", ge=1, lt=2**63)],
-) -> dict[str, Any]:
-    """Capacity, load and state of a node."""
-    with caller.reading() as connection:
-        row = node_queries.read_node(connection, instance_id)
-        if row is None:
-            raise NotFound
-        return _render(row, node_queries.count_jobs_by_node(connection, [instance_id]))
+router = INSTANCE.router()
+objects.add_list(router, INSTANCE)
+objects.add_read(router, INSTANCE)
+objects.add_changes(router, INSTANCE, put=False)

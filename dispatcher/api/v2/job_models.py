@@ -18,11 +18,11 @@ class LaunchedBy(BaseModel):
     url: str = Field(description="Always empty.")
 
 
-class JobInList(BaseModel):
-    """A job, without what can be large."""
+class UnifiedJob(BaseModel):
+    """What jobs of every kind have in answers."""
 
     id: int = Field(description="Number of the job.")
-    type: str = Field(description="`job` for a playbook run.")
+    type: str = Field(description="Its kind, as a word: `job` for a playbook run.")
     url: str = Field(description="Path of this object.")
     related: dict[str, str] = Field(description="Paths of what belongs to it, by name.")
     summary_fields: dict[str, Any] = Field(description="What its related objects are called.")
@@ -31,8 +31,10 @@ class JobInList(BaseModel):
     name: str = Field(description="Its name; by default the playbook's.")
     description: str = Field(description="Always empty.")
     uuid: UUID = Field(description="Made before the job was stored; unique.")
-    unified_job_template: int | None = Field(description="Always null.")
-    launch_type: str = Field(description="How it came to be: `manual`.")
+    unified_job_template: int | None = Field(description="The template it came from.")
+    launch_type: str = Field(
+        description="How it came to be: `manual`, `relaunch`, `scheduled`, `workflow` or `dependency`."
+    )
     launched_by: LaunchedBy = Field(description="Who asked for it.")
     status: str = Field(
         description="`pending`, `waiting`, `running`, or final: `successful`, `failed`, `error`,"
@@ -43,7 +45,7 @@ class JobInList(BaseModel):
     exit_code: int | None = Field(
         description="What `dispatcher run` exits with for this outcome; null until the end."
     )
-    started: datetime | None = Field(description="When its node took it.")
+    started: datetime | None = Field(description="When its node took it, or a workflow began.")
     finished: datetime | None = Field(description="When its final status was written.")
     canceled_on: datetime | None = Field(description="When its cancel was first asked for.")
     cancel_requested: bool = Field(description="Whether a cancel was asked for.")
@@ -54,22 +56,28 @@ class JobInList(BaseModel):
     pending_reason: dict[str, Any] | None = Field(
         description="Pending: code and numbers of the reason; null until a manager has looked at it."
     )
+    organization: int = Field(description="Organization that it belongs to.")
+    priority: int = Field(description="Higher starts first.")
+
+
+class JobInList(UnifiedJob):
+    """A job, without what can be large."""
+
     execution_node: str = Field(description="Name of its node; empty before one was chosen.")
     controller_node: str = Field(description="Always empty: every manager may act for every job.")
     execution_environment: int | None = Field(description="Always null.")
     instance_group: int | None = Field(description="Group through which it was started.")
     work_unit_id: str | None = Field(description="Id of its dispatch to the node.")
     job_type: str = Field(description="`run`, or `check` for check mode.")
-    inventory: int | None = Field(description="Always null: runs bring their own inventory.")
-    project: int | None = Field(description="Always null: runs bring their own content.")
-    organization: int = Field(description="Organization that it belongs to.")
+    inventory: int | None = Field(description="Its inventory; null: the run brought its own.")
+    project: int | None = Field(description="Its project; null: the run brought its content.")
     playbook: str = Field(description="Path of the playbook in the bundle.")
     bundle_digest: str | None = Field(description="Digest of the content bundle.")
     inventory_path: str | None = Field(
         description="Path of the inventory in the bundle; null when its text was sent."
     )
-    scm_branch: str = Field(description="Always empty.")
-    scm_revision: str = Field(description="Always empty.")
+    scm_branch: str = Field(description="Branch, tag or commit of its project.")
+    scm_revision: str = Field(description="Revision that it runs, once that is known.")
     forks: int = Field(description="Hosts worked on at once; 0: Ansible's default.")
     limit: str = Field(description="Host pattern; empty: all hosts.")
     verbosity: int = Field(description="0 to 5.")
@@ -81,17 +89,16 @@ class JobInList(BaseModel):
     idle_timeout: int = Field(description="Seconds without output after which it is stopped.")
     diff_mode: bool = Field(description="Whether changes of files are shown.")
     use_fact_cache: bool = Field(description="Always false.")
-    allow_simultaneous: bool = Field(description="Always true.")
+    allow_simultaneous: bool = Field(description="Whether jobs of its template run at once.")
     allow_no_hosts: bool = Field(description="Whether a run that matches no host is successful.")
     max_unreachable: str = Field(description="Unreachable hosts that are tolerated.")
     max_failed: str = Field(description="Failed hosts that are tolerated.")
     host_lock: str = Field(description="`none`, `shared` or `exclusive`.")
     host_key_policy: str = Field(description="`accept-new` or `strict`.")
-    priority: int = Field(description="Higher starts first.")
     task_impact: int = Field(description="Capacity that it takes.")
-    job_template: int | None = Field(description="Always null.")
-    job_slice_number: int = Field(description="Always 0.")
-    job_slice_count: int = Field(description="Always 1.")
+    job_template: int | None = Field(description="The job template it came from.")
+    job_slice_number: int = Field(description="Which slice of a sliced launch it is; 0: none.")
+    job_slice_count: int = Field(description="Slices of the launch it belongs to.")
     passwords_needed_to_start: list[str] = Field(description="Always empty.")
     webhook_service: str = Field(description="Always empty.")
     webhook_credential: int | None = Field(description="Always null.")

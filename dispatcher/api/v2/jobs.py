@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path, Response
 from pydantic import TypeAdapter
 
 from dispatcher.api.auth import Caller, CallerParameter
+from dispatcher.api.v2.job_kinds import TYPES, job_url
 from dispatcher.api.v2.job_models import Job, JobInList
 from dispatcher.api.v2.resource import (
     ListQueryParameter,
@@ -32,32 +33,14 @@ JobId = Annotated[int, Path(description="Number of the job.", ge=1, lt=2**63)]
 
 _JOB: Final = TypeAdapter(Job)
 
-_TYPES: Final = {
-    Kind.PLAYBOOK: "job",
-    Kind.PROJECT_UPDATE: "project_update",
-    Kind.INVENTORY_UPDATE: "inventory_update",
-    Kind.CLEANUP: "system_job",
-    Kind.WORKFLOW: "workflow_job",
-    Kind.APPROVAL: "workflow_approval",
-}
-
 #: What the dialect has and we do not.
 _ABSENT: Final[Mapping[str, Any]] = {
     "description": "",
-    "unified_job_template": None,
     "controller_node": "",
     "execution_environment": None,
-    "inventory": None,
-    "project": None,
-    "scm_branch": "",
-    "scm_revision": "",
     "force_handlers": False,
     "start_at_task": "",
     "use_fact_cache": False,
-    "allow_simultaneous": True,
-    "job_template": None,
-    "job_slice_number": 0,
-    "job_slice_count": 1,
     "passwords_needed_to_start": [],
     "webhook_service": "",
     "webhook_credential": None,
@@ -93,7 +76,25 @@ _SAME: Final = (
     "events_stored",
     "retry_of",
     "retried_by",
+    "allow_simultaneous",
 )
+#: Fields that are columns of another name.
+_RENAMED: Final[Mapping[str, str]] = {
+    "job_template": "job_template_id",
+    "project": "project_id",
+    "inventory": "inventory_id",
+    "organization": "organization_id",
+    "instance_group": "instance_group_id",
+    "job_slice_number": "slice_number",
+    "job_slice_count": "slice_count",
+}
+#: Objects that a job belongs to: field → where they are found.
+_BELONGS: Final[Mapping[str, str]] = {
+    "job_template": "job_templates",
+    "workflow_job_template": "workflow_job_templates",
+    "project": "projects",
+    "inventory": "inventories",
+}
 #: Inputs of the run, with what a job without a playbook shows instead.
 _INPUTS: Final[Mapping[str, Any]] = {
     "playbook": "",
@@ -116,20 +117,23 @@ def render_in_list(row: Row) -> dict[str, Any]:
         **_ABSENT,
         **{name: row[name] for name in _SAME},
         **{name: row[name] if row[name] is not None else v for name, v in _INPUTS.items()},
-        "type": _TYPES[Kind(row["kind"])],
-        "url": url_of("jobs", row["id"]),
+        **{name: row[column] for name, column in _RENAMED.items()},
+        "type": TYPES[Kind(row["kind"])],
+        "url": job_url(Kind(row["kind"]), row["id"]),
         "related": _related(row),
-        "summary_fields": _summary_fields(row),
+        "summary_fields": summary_fields(row),
         "launched_by": {"id": None, "name": row["launched_by"], "type": "token", "url": ""},
         "failed": row["status"] in FINAL and row["status"] != Status.SUCCESSFUL,
         "exit_code": None if outcome is None else FACTS[Outcome(outcome)].exit_code,
         "elapsed": round(float(row["elapsed"]), 3),
         "job_explanation": explanation_of(row["status"], row["pending_reason"], row["explanation"]),
         "execution_node": row["node_name"] or "",
-        "instance_group": row["instance_group_id"],
         "work_unit_id": None if row["dispatch_id"] is None else str(row["dispatch_id"]),
         "job_type": "check" if row["check_mode"] else "run",
-        "organization": row["organization_id"],
+        "unified_job_template": row["job_template_id"] or row["workflow_job_template_id"],
+        "workflow_job_template": row["workflow_job_template_id"],
+        "scm_branch": row["scm_branch"] or "",
+        "scm_revision": row["scm_revision"] or "",
         "limit": row["limit_pattern"] or "",
         "job_tags": ",".join(row["tags"] or ()),
         "skip_tags": ",".join(row["skip_tags"] or ()),
@@ -153,7 +157,7 @@ def answer(row: Row, *, status_code: int = 200, located: bool = False) -> Respon
     FastAPI would check the same form in one more hop to a thread.
     """
     body = _JOB.dump_json(_JOB.validate_python(render(row)))
-    headers = {"Location": url_of("jobs", row["id"])} if located else None
+    headers = {"Location": job_url(Kind(row["kind"]), row["id"])} if located else None
     return Response(body, status_code, headers, media_type="application/json")
 
 
@@ -168,7 +172,7 @@ def _related(row: Row) -> dict[str, str]:
     url = url_of("jobs", row["id"])
     related = {
         name: f"{url}{name}/"
-        for name in ("job_events", "stdout", "job_host_summaries", "cancel", "stream")
+        for name in ("job_events", "stdout", "job_host_summaries", "cancel", "stream", "explain")
     }
     if row["instance_group_id"] is not None:
         related["instance_group"] = url_of("instance_groups", row["instance_group_id"])
@@ -178,10 +182,22 @@ def _related(row: Row) -> dict[str, str]:
         related["retry_of"] = url_of("jobs", row["retry_of"])
     if row["retried_by"] is not None:
         related["retried_by"] = url_of("jobs", row["retried_by"])
-    return related
+    return related | parents(row)
 
 
-def _summary_fields(row: Row) -> dict[str, Any]:
+def parents(row: Row) -> dict[str, str]:
+    """Paths of what a job belongs to."""
+    found = {
+        name: url_of(resource, row[f"{name}_id"])
+        for name, resource in _BELONGS.items()
+        if row[f"{name}_id"] is not None
+    }
+    if row["workflow_job_id"] is not None:
+        found["source_workflow_job"] = url_of("workflow_jobs", row["workflow_job_id"])
+    return found
+
+
+def summary_fields(row: Row) -> dict[str, Any]:
     summary: dict[str, Any] = {
         "organization": {
             "id": row["organization_id"],
@@ -196,6 +212,15 @@ def _summary_fields(row: Row) -> dict[str, Any]:
             "name": row["instance_group_name"],
             "is_container_group": False,
         }
+    for name in _BELONGS:
+        if row[f"{name}_id"] is not None:
+            summary[name] = {
+                "id": row[f"{name}_id"],
+                "name": row[f"{name}_name"] or "",
+                "description": "",
+            }
+    if row["workflow_job_id"] is not None:
+        summary["source_workflow_job"] = {"id": row["workflow_job_id"]}
     return summary
 
 

@@ -33,6 +33,10 @@ def errors_of(row: Row) -> str:
             "left": "it has stopped",
         }
         return words[row["state"]]
+    if row["draining"]:
+        return "it is being drained"
+    if not row["enabled"]:
+        return "it is disabled"
     return str(row["not_accepting_reason"])
 
 

@@ -14,11 +14,20 @@ router = APIRouter(tags=["maps"])
 #: What ``/api/v2/`` lists; a test compares it with the routes.
 RESOURCES: Final = (
     "content",
+    "groups",
+    "hosts",
     "instance_groups",
     "instances",
+    "inventories",
+    "inventory_sources",
+    "inventory_updates",
     "jobs",
     "metrics",
+    "organizations",
+    "pause",
     "ping",
+    "project_updates",
+    "projects",
     "runs",
 )
 

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
-from uuid import UUID, uuid4
+from typing import Any, Final
+from uuid import UUID
 
-from fastapi import APIRouter, Header, Response
+from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Connection
 
-from dispatcher import clock, logs
 from dispatcher.actions.launch import Launched, PreparedRun, launch_run, prepare_run
 from dispatcher.api.auth import Caller, CallerParameter
 from dispatcher.api.body import JsonRoute
 from dispatcher.api.v2.job_models import Job
 from dispatcher.api.v2.jobs import answer
-from dispatcher.api.v2.resource import Row
-from dispatcher.broker.messages import Manager, Owed, wake
-from dispatcher.db import job_queries
+from dispatcher.api.v2.launching import IdempotencyKey, launch
 from dispatcher.domain.launch import RunRequest
-from dispatcher.errors import Unavailable
-
-log = logs.get(__name__)
 
 router = APIRouter(prefix="/api/v2/runs", tags=["runs"], route_class=JsonRoute)
-
-#: Pauses (seconds) before each look for a job whose commit was not answered: a backend that lost
-#: its client may still be committing.
-_LOOKS: Final = (0.0, 0.2, 0.8)
-
 
 #: Characters from which an inventory takes more than a moment to read.
 _LARGE_INVENTORY: Final = 100_000
@@ -125,48 +115,23 @@ class RunBody(BaseModel):
     },
 )
 def post_run(
-    caller: CallerParameter,
-    body: RunBody,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            description="The same key and body again, by the same token's name, is the same job."
-        ),
-    ] = None,
+    caller: CallerParameter, body: RunBody, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """The job is accepted when this is answered, whatever the broker does; it cannot be lost."""
-    row, created, owed = _launch(caller, body.request(), idempotency_key)
-    log.info("job_launched" if created else "job_launched_before", job_id=row["id"])
-    caller.services.publisher.publish(owed)
-    return answer(row, status_code=201 if created else 200, located=True)
+    run = _prepared(caller, body.request())
 
+    def act(connection: Connection, principal: str, uuid: UUID) -> Launched:
+        return launch_run(
+            connection,
+            run,
+            principal=principal,
+            uuid=uuid,
+            idempotency_key=idempotency_key,
+            cipher=caller.services.cipher,
+        )
 
-def _launch(caller: Caller, request: RunRequest, key: str | None) -> tuple[Row, bool, Owed]:
-    """The job's row, whether this request made it, and what is owed for it.
-
-    Raises:
-        Unavailable: nothing was stored, as far as can be known.
-    """
-    uuid, sent = uuid4(), False
-    try:
-        run = _prepared(caller, request)
-        with caller.named_transaction() as (connection, principal):
-            sent = True
-            launched: Launched = launch_run(
-                connection,
-                run,
-                principal=principal,
-                uuid=uuid,
-                idempotency_key=key,
-                cipher=caller.services.cipher,
-            )
-            row = job_queries.read_job(connection, launched.job_id)
-            assert row is not None
-    except Unavailable:
-        if not sent:
-            raise
-        return _find(caller, uuid)
-    return row, launched.created, launched.owed
+    row, launched = launch(caller, act)
+    return answer(row, status_code=201 if launched.created else 200, located=True)
 
 
 def _prepared(caller: Caller, request: RunRequest) -> RunRequest | PreparedRun:
@@ -177,16 +142,3 @@ def _prepared(caller: Caller, request: RunRequest) -> RunRequest | PreparedRun:
         return request
     caller.check()
     return prepare_run(request)
-
-
-def _find(caller: Caller, uuid: UUID) -> tuple[Row, bool, Owed]:
-    """Look for a job whose commit may have succeeded (docs/protocols.md 1.6)."""
-    log.warning("commit_outcome_unknown", uuid=str(uuid))
-    for pause in _LOOKS:
-        clock.sleep(pause)
-        with caller.reading() as connection:
-            job_id = job_queries.find_by_uuid(connection, uuid)
-            row = None if job_id is None else job_queries.read_job(connection, job_id)
-        if row is not None:
-            return row, True, wake(Manager.TASK, Manager.DEPENDENCY)
-    raise Unavailable("the database went away; the job was not stored")

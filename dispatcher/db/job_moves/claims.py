@@ -32,12 +32,14 @@ def claim(
     """waiting → running, for the dispatches given, and their progress rows.
 
     The node's lease row is locked first and must be alive under ``epoch``; otherwise nothing
-    is claimed (docs/protocols.md 3.1).
+    is claimed (docs/protocols.md 3.1). Nor is it on a node that was disabled or is being drained,
+    whatever a pass that read it before has started there.
     """
     alive = connection.execute(
         text(
-            "SELECT 1 FROM node_lease WHERE node_id = :node AND epoch = :epoch AND state = 'alive'"
-            " FOR SHARE"
+            "SELECT 1 FROM node_lease JOIN node ON node.id = node_id"
+            " WHERE node_id = :node AND epoch = :epoch AND state = 'alive'"
+            " AND node.enabled AND NOT node.draining FOR SHARE OF node_lease"
         ),
         {"node": node_id, "epoch": epoch},
     ).one_or_none()

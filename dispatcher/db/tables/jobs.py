@@ -73,7 +73,8 @@ job = Table(
     Column("dispatch_id", UUID(as_uuid=True)),
     Column("node_id", BigInteger, ForeignKey("node.id")),
     Column("node_epoch", BigInteger),
-    Column("instance_group_id", BigInteger, ForeignKey("instance_group.id")),
+    # null where the group was deleted since
+    Column("instance_group_id", BigInteger, ForeignKey("instance_group.id", ondelete="SET NULL")),
     Column("waiting_since", Timestamp),
     Column("queued_on_node", Boolean, nullable=False, server_default=text("false")),
     Column("submissions", SmallInteger, nullable=False, server_default=text("0")),

@@ -43,6 +43,8 @@ node = Table(
     Column("created", Timestamp, nullable=False, server_default=NOW),
     Column("modified", Timestamp, nullable=False, server_default=NOW),
     Column("removed", Timestamp),
+    # an operator has chosen the adjustment: the node's own setting does not count any more
+    Column("adjustment_set", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint("capacity_adjustment BETWEEN 0 AND 1", name="adjustment_range"),
     CheckConstraint("fixed_capacity IS NULL OR fixed_capacity >= 0", name="fixed_capacity_range"),
     CheckConstraint("accepting = (not_accepting_reason = '')", name="reason_given"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 from sqlalchemy import Engine
 
 from dispatcher import settings as settings_module
@@ -49,3 +50,11 @@ def shared(
         yield Shared(running, engine)
     engine.dispose()
     databases.drop(name)
+
+
+def woken(broker_url: str) -> set[str]:
+    """The managers for whom a wake-up is in the broker."""
+    with redis.Redis.from_url(broker_url) as broker:
+        keys = [key.decode() for key in broker.scan_iter(match="*schedulers.*")]
+        found = [k.rsplit("schedulers.", 1)[1] for k in keys if broker.type(k) == b"list"]
+    return set(found)

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
 
-from tests.api_server import Api
+from tests.api_server import Api, filled, smallest_body
 from tests.integration.api.conftest import Shared
 
 PUBLIC = {"/healthz", "/readyz", "/metrics", "/api/", "/api/v2/", "/api/v2/ping/"}
-VALUES = {"job_id": "1", "counter": "1", "instance_id": "1", "group_id": "1", "digest": "a" * 64}
 
 
-def _calls(api: Api) -> list[tuple[str, str]]:
-    paths = api.anonymous.get("/openapi.json").json()["paths"]
+def _calls(api: Api) -> list[tuple[str, str, dict[str, Any] | None]]:
+    description = api.anonymous.get("/openapi.json").json()
     return [
-        (method.upper(), path.format(**VALUES)) for path, found in paths.items() for method in found
+        (method.upper(), filled(path), smallest_body(description, operation))
+        for path, found in description["paths"].items()
+        for method, operation in found.items()
     ]
 
 
 def test_every_route_but_the_public_ones_wants_a_token(shared: Shared) -> None:
     api = shared.api
-    for method, path in _calls(api):
+    for method, path, _ in _calls(api):
         answer = api.anonymous.request(method, path)
         if path in PUBLIC:
             assert answer.status_code == 200, path
@@ -35,11 +37,9 @@ def test_every_route_but_the_public_ones_wants_a_token(shared: Shared) -> None:
 
 def test_every_route_but_the_public_ones_refuses_a_wrong_token(shared: Shared) -> None:
     api = shared.api
-    run = {"playbook": "site.yml", "bundle_digest": "a" * 64, "inventory": "h\n"}
-    bodies = {"/api/v2/runs/": run, "/api/v2/content/": {"digests": []}}
-    for method, path in _calls(api):
+    for method, path, body in _calls(api):
         answer = api.anonymous.request(
-            method, path, json=bodies.get(path), headers={"Authorization": "Bearer dsp_wrong"}
+            method, path, json=body, headers={"Authorization": "Bearer dsp_wrong"}
         )
         assert answer.status_code == (200 if path in PUBLIC else 401), (method, path, answer.text)
 

@@ -68,6 +68,7 @@ def test_nodes_say_what_they_hold_and_why_they_do_not_take_jobs(cluster: Api) ->
         "n4": (0, 0, 0.0, 0, 0, "unavailable", False),
         "n5": (100, 0, 100.0, 0, 0, "ready", False),
     }
+    assert nodes["n3"]["errors"] == "it is being drained"
     assert nodes["n5"]["errors"] == "disk full"
     assert "lost" in nodes["n4"]["errors"]
     assert (nodes["n1"]["errors"], nodes["n1"]["version"]) == ("", "1.2")

@@ -6,9 +6,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from dispatcher.db import job_queries
-from tests.api_server import Api
+from tests.api_server import Api, filled
 from tests.factories import add_events, finish_job, make_job, make_node
 from tests.integration.api.conftest import Shared
+from tests.templates import make_one_of_each
 
 
 @pytest.fixture(scope="module")
@@ -26,18 +27,26 @@ def job(shared: Shared) -> int:
     return job_id
 
 
-def _readable(api: Api, job: int) -> list[str]:
-    values = {"job_id": job, "counter": 1, "instance_id": 1, "group_id": 1}
+@pytest.fixture(scope="module")
+def ids(shared: Shared, job: int) -> dict[str, int]:
+    """An object of each kind."""
+    with shared.engine.begin() as connection:
+        return {"jobs": job, **make_one_of_each(connection)}
+
+
+def _readable(api: Api, ids: dict[str, int]) -> list[str]:
     paths = api.http.get("/openapi.json").json()["paths"]
     return [
-        path.format(**values)
+        filled(path, ids)
         for path, found in paths.items()
         if "get" in found and "{digest}" not in path
     ]
 
 
-def test_every_route_of_v2_answers_with_and_without_its_last_slash(api: Api, job: int) -> None:
-    for path in _readable(api, job):
+def test_every_route_of_v2_answers_with_and_without_its_last_slash(
+    api: Api, ids: dict[str, int]
+) -> None:
+    for path in _readable(api, ids):
         if not path.startswith("/api/v2"):
             continue
         with_slash, without = api.http.get(path), api.http.get(path.rstrip("/"))
@@ -49,8 +58,8 @@ def test_api_without_its_slash_is_left_to_v1(api: Api) -> None:
     assert api.http.get("/api").status_code == 404
 
 
-def test_every_answer_names_product_and_request(api: Api, job: int) -> None:
-    for path in [*_readable(api, job), "/nothing/here", "/api/v2/jobs/999/"]:
+def test_every_answer_names_product_and_request(api: Api, ids: dict[str, int]) -> None:
+    for path in [*_readable(api, ids), "/nothing/here", "/api/v2/jobs/999/"]:
         answer = api.http.get(path)
         assert answer.headers["X-API-Product-Name"] == "AWX", path
         assert answer.headers["X-API-Product-Version"] == "24.6.1"
@@ -64,7 +73,7 @@ def test_a_request_id_of_the_caller_is_kept_if_it_is_sane(api: Api) -> None:
     assert replaced.headers["X-Request-ID"] != "a b\tc"
 
 
-def test_every_link_in_an_answer_leads_somewhere(api: Api, job: int) -> None:
+def test_every_link_in_an_answer_leads_somewhere(api: Api, job: int, ids: dict[str, int]) -> None:
     seen: set[str] = set()
     waiting = ["/api/", "/api/v2/", f"/api/v2/jobs/{job}/"]
     while waiting:
@@ -167,8 +176,10 @@ def test_a_fault_is_500_with_a_request_id_and_without_its_words(
     assert answer.headers["X-API-Product-Name"] == "AWX"
 
 
-def test_an_unknown_parameter_is_refused_by_name_on_every_route(api: Api, job: int) -> None:
-    for path in _readable(api, job):
+def test_an_unknown_parameter_is_refused_by_name_on_every_route(
+    api: Api, ids: dict[str, int]
+) -> None:
+    for path in _readable(api, ids):
         answer = api.http.get(path, params={"surprise": "1"})
         assert answer.status_code == 400, path
         assert list(answer.json()) == ["surprise"], path

@@ -9,10 +9,19 @@ from typing import Any
 import pytest
 
 from dispatcher.api.v2.filters import LOOKUPS
-from dispatcher.db import event_queries, job_queries, node_queries
+from dispatcher.db import (
+    event_queries,
+    inventory_queries,
+    job_queries,
+    node_queries,
+    organization_queries,
+    project_queries,
+    update_queries,
+)
 from dispatcher.db.listing import FieldType, Listing
 from tests.factories import add_events, make_job, make_node, store_bundle
 from tests.integration.api.conftest import Shared
+from tests.templates import make_one_of_each
 
 VALUES = {
     FieldType.TEXT: ("", "\\", "%", "_", "'", "\x7f", "\ufffe", "\U0010ffff", "x" * 5000, "NaN"),
@@ -61,6 +70,14 @@ def unclear(answer: Any) -> str | None:
         ("/api/v2/jobs/", job_queries.job_listing()),
         ("/api/v2/instances/", node_queries.node_listing()),
         ("/api/v2/instance_groups/", node_queries.group_listing()),
+        ("/api/v2/organizations/", organization_queries.organization_listing()),
+        ("/api/v2/projects/", project_queries.project_listing()),
+        ("/api/v2/inventories/", inventory_queries.inventory_listing()),
+        ("/api/v2/hosts/", inventory_queries.host_listing()),
+        ("/api/v2/groups/", inventory_queries.group_listing()),
+        ("/api/v2/inventory_sources/", inventory_queries.source_listing()),
+        ("/api/v2/project_updates/", update_queries.project_update_listing()),
+        ("/api/v2/inventory_updates/", update_queries.inventory_update_listing()),
         ("/api/v2/jobs/{job}/job_events/", event_queries.event_listing(date.min, 0)),
         ("/api/v2/jobs/{job}/job_host_summaries/", job_queries.host_summary_listing(0)),
     ],
@@ -95,7 +112,7 @@ def test_the_largest_numbers_are_answered(
     assert unclear(answer) is None
 
 
-@pytest.mark.parametrize("resource", ["jobs", "instances", "instance_groups"])
+@pytest.mark.parametrize("resource", ["jobs", "instances", "instance_groups", "hosts", "projects"])
 @pytest.mark.parametrize("number", [2**31, 2**63 - 1, 2**63, 10**30, -1, 0])
 def test_an_object_whose_number_nothing_can_have_is_not_found(
     shared: Shared, resource: str, number: int
@@ -130,3 +147,50 @@ def test_a_run_with_an_odd_value_is_stored_or_refused_by_field(
     )
     assert answer.status_code in (201, 400), answer.text
     assert answer.status_code == 201 or list(answer.json()) == list(changed), answer.text
+
+
+@pytest.mark.parametrize(
+    ("resource", "changed"),
+    [
+        ("organizations", {"weight": 5e-324}),
+        ("organizations", {"weight": 1e308}),
+        ("organizations", {"weight": 10**400}),
+        ("organizations", {"max_concurrent_jobs": 2**63}),
+        ("organizations", {"instance_groups": [2**64]}),
+        ("organizations", {"description": "\ud800"}),
+        ("projects", {"organization": 2**63}),
+        ("projects", {"timeout": 2**31}),
+        ("projects", {"scm_url": "https://[/x"}),
+        ("inventories", {"variables": {"a": 10**4000}}),
+        ("inventories", {"variables": "a: 1e400"}),
+        ("inventories", {"variables": "a: " + "9" * 5000}),
+        ("inventories", {"variables": '{"a": NaN}'}),
+        ("inventories", {"variables": '{"a": "\\u0000"}'}),
+        ("inventories", {"variables": '{"\\ud800": 1}'}),
+        ("inventories", {"variables": "? [a]\n: 1\n"}),
+        ("hosts", {"inventory": 2**63}),
+        ("hosts", {"name": "\U0010ffff" * 512}),
+        ("groups", {"name": "\x7f"}),
+        ("instance_groups", {"max_forks": 10**30}),
+    ],
+)
+def test_an_object_with_an_odd_value_is_stored_or_refused_by_field(
+    shared: Shared, resource: str, changed: dict[str, Any]
+) -> None:
+    with shared.engine.begin() as connection:
+        ids = make_one_of_each(connection)
+    usual: dict[str, dict[str, Any]] = {
+        "projects": {"organization": 1, "scm_type": "git", "scm_url": "https://x/y"},
+        "inventories": {"organization": 1},
+        "hosts": {"inventory": ids["inventories"]},
+        "groups": {"inventory": ids["inventories"]},
+    }
+    body = {"name": f"odd{ids['projects']}", **usual.get(resource, {}), **changed}
+    answer = shared.api.http.post(
+        f"/api/v2/{resource}/",
+        content=json.dumps(body),
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code in (201, 400), answer.text
+    named = {name.split(".")[0] for name in answer.json()}
+    assert answer.status_code == 201 or named == set(changed), answer.text

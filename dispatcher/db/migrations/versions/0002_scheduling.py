@@ -792,6 +792,19 @@ def upgrade() -> None:
         "job",
         sa.Column("retries_left", sa.SmallInteger(), server_default=sa.text("0"), nullable=False),
     )
+    op.add_column(
+        "node",
+        sa.Column("adjustment_set", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+    )
+    op.drop_constraint("fk_job_instance_group_id", "job")
+    op.create_foreign_key(
+        op.f("fk_job_instance_group_id"),
+        "job",
+        "instance_group",
+        ["instance_group_id"],
+        ["id"],
+        ondelete="SET NULL",
+    )
     op.add_column("job", sa.Column("job_template_id", sa.BigInteger(), nullable=True))
     op.add_column("job", sa.Column("workflow_job_template_id", sa.BigInteger(), nullable=True))
     op.add_column("job", sa.Column("project_id", sa.BigInteger(), nullable=True))
