@@ -23,7 +23,6 @@ from sqlalchemy import (
 
 from dispatcher.db.listing import Field, FieldType, Listing
 from dispatcher.db.tables import (
-    approval,
     instance_group,
     inventory,
     job,
@@ -141,7 +140,7 @@ _WORKFLOW_OF = (
     .where(workflow_spawn.c.job_id == job.c.id)
     .scalar_subquery()
 )
-_WORKFLOW_PROMPTS = _one(workflow_input.c.prompts, workflow_input.c.job_id, job.c.id).label(
+WORKFLOW_PROMPTS = _one(workflow_input.c.prompts, workflow_input.c.job_id, job.c.id).label(
     "workflow_prompts"
 )
 _NAME_OF_JOB_TEMPLATE = _one(job_template.c.name, job_template.c.id, job.c.job_template_id)
@@ -158,7 +157,8 @@ _TEMPLATE_COLUMNS: Final = (
     _WORKFLOW_OF.label("workflow_job_id"),
 )
 
-_LIST = select(
+#: Every job as lists show it; the listings of each kind are made from it.
+JOBS = select(
     *_columns(organization.c.name, node.c.name, instance_group.c.name, job_progress.c.stored)
 ).select_from(
     job.join(organization, organization.c.id == job.c.organization_id)
@@ -181,12 +181,12 @@ _DETAIL = select(
     _one(job_result.c.artifacts, job_result.c.job_id, job.c.id).label("artifacts"),
     _one(job_result.c.playbook_outcome, job_result.c.job_id, job.c.id).label("playbook_outcome"),
     _one(workflow_input.c.extra_vars, workflow_input.c.job_id, job.c.id).label("workflow_vars"),
-    _WORKFLOW_PROMPTS,
+    WORKFLOW_PROMPTS,
 ).select_from(job.outerjoin(job_input, job_input.c.job_id == job.c.id))
 # made once: to build it, and to look it up among the compiled ones, took as long as to run it
 _READ_JOB = _DETAIL.where(job.c.id == bindparam("job_id"))
 
-_JOB_FIELDS = {
+JOB_FIELDS = {
     "id": Field(job.c.id, FieldType.INTEGER),
     "uuid": Field(job.c.uuid, FieldType.UUID),
     "name": Field(job.c.name, FieldType.TEXT),
@@ -218,80 +218,12 @@ _JOB_FIELDS = {
     "inventory": Field(job.c.inventory_id, FieldType.INTEGER),
     "workflow_job": Field(_WORKFLOW_OF, FieldType.INTEGER),
 }
-_WORKFLOW_FIELDS = {
-    **{
-        name: _JOB_FIELDS[name]
-        for name in (
-            "id",
-            "uuid",
-            "name",
-            "status",
-            "failed",
-            "outcome",
-            "launch_type",
-            "launched_by__name",
-            "created",
-            "started",
-            "finished",
-            "canceled_on",
-            "cancel_requested",
-            "elapsed",
-            "priority",
-            "organization",
-            "organization__name",
-            "job_template",
-            "workflow_job",
-        )
-    },
-    "workflow_job_template": Field(job.c.workflow_job_template_id, FieldType.INTEGER),
-}
-_APPROVAL_FIELDS = {
-    **{
-        name: _JOB_FIELDS[name]
-        for name in (
-            "id",
-            "uuid",
-            "name",
-            "status",
-            "failed",
-            "created",
-            "finished",
-            "organization",
-            "organization__name",
-            "workflow_job",
-        )
-    },
-    "approval_expiration": Field(approval.c.expires, FieldType.TIME),
-    "timed_out": Field(approval.c.timed_out, FieldType.BOOLEAN),
-}
 
 
 def job_listing(kind: Kind = Kind.PLAYBOOK) -> Listing:
     """All jobs of one kind."""
-    rows: Select[Any] = _LIST.where(job.c.kind == kind)
-    return Listing(source=rows, fields=_JOB_FIELDS, search=("name", "playbook"))
-
-
-def workflow_listing() -> Listing:
-    """All workflow jobs."""
-    rows: Select[Any] = _LIST.add_columns(_WORKFLOW_PROMPTS).where(job.c.kind == Kind.WORKFLOW)
-    return Listing(source=rows, fields=_WORKFLOW_FIELDS, search=("name",))
-
-
-def approval_listing() -> Listing:
-    """All approvals, with what was decided."""
-    rows: Select[Any] = (
-        _LIST.add_columns(
-            approval.c.expires.label("approval_expiration"),
-            approval.c.timed_out,
-            approval.c.decided_by,
-            # of the database's clock: an approval that is late cannot be decided any more
-            func.coalesce(approval.c.expires <= func.dispatcher_now(), False).label("late"),
-        )
-        .join(approval, approval.c.job_id == job.c.id)
-        .where(job.c.kind == Kind.APPROVAL)
-    )
-    return Listing(source=rows, fields=_APPROVAL_FIELDS, search=("name",))
+    rows: Select[Any] = JOBS.where(job.c.kind == kind)
+    return Listing(source=rows, fields=JOB_FIELDS, search=("name", "playbook"))
 
 
 def read_job(connection: Connection, job_id: int) -> RowMapping | None:
