@@ -43,7 +43,7 @@ format: $(STAMP) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-mutants: $(STAMP) ## break the planners' rules one by one; a survivor fails
+mutants: $(STAMP) ## break rules and fences one by one; a survivor fails
 	$(BIN)/python -m tests.mutants
 
 faults: $(STAMP) ## break a cluster at random for SECONDS (600) from SEED, then audit every job

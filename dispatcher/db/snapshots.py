@@ -9,10 +9,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 
 from dispatcher.domain.capacity import node_capacity
+from dispatcher.domain.outcome import FORCED
 from dispatcher.domain.status import Kind, Status
 from schedulers.core.decision import Reason
 from schedulers.core.snapshot import (
     ActiveJob,
+    CoolingJob,
     Dependency,
     Group,
     Node,
@@ -33,7 +35,8 @@ LATELY: Final = 60
 _PENDING = """
     SELECT job.id, kind, job.name, organization_id, rank, task_impact, forks, preferred_groups,
            host_lock, lock_keys, strikes,
-           EXTRACT(epoch FROM job.created)::double precision AS created_at, job_template_id,
+           EXTRACT(epoch FROM job.created)::double precision AS created_at,
+           EXTRACT(epoch FROM held_since)::double precision AS held_at, job_template_id,
            workflow_job_template_id, project_id, inventory_id, inventory_source_id,
            allow_simultaneous, pending_reason
     FROM job
@@ -42,8 +45,12 @@ _PENDING = """
 """
 
 
-def read_world(connection: Connection, *, reserve_after: float) -> World:
-    """Nodes, groups, and every waiting and running job."""
+def read_world(connection: Connection, *, reserve_after: float, lock_cooldown: float) -> World:
+    """Nodes, groups, and every waiting and running job.
+
+    Args:
+        reserve_after, lock_cooldown: the settings of these names.
+    """
     now = connection.execute(text("SELECT dispatcher_now()")).scalar_one()
     return World(
         now=now,
@@ -55,6 +62,7 @@ def read_world(connection: Connection, *, reserve_after: float) -> World:
         recent=_recent(connection),
         template_limits=_template_limits(connection),
         pauses=_pauses(connection),
+        cooling=_cooling(connection, lock_cooldown),
     )
 
 
@@ -137,6 +145,20 @@ def _recent(connection: Connection) -> tuple[Usage, ...]:
     return tuple(
         Usage(row.organization_id, float(row.minute), float(row.used) / LATELY) for row in rows
     )
+
+
+def _cooling(connection: Connection, seconds: float) -> tuple[CoolingJob, ...]:
+    """Holders of exclusive locks that were stopped by force lately (docs/protocols.md 4.8)."""
+    rows = connection.execute(
+        text(
+            "SELECT id, lock_keys, EXTRACT(epoch FROM finished)::double precision + :seconds"
+            "  AS until FROM job"
+            " WHERE finished > dispatcher_now() - make_interval(secs => :seconds)"
+            " AND host_lock = 'exclusive' AND started IS NOT NULL AND outcome = ANY(:forced)"
+        ),
+        {"seconds": seconds, "forced": sorted(FORCED)},
+    )
+    return tuple(CoolingJob(row.id, tuple(row.lock_keys), row.until) for row in rows)
 
 
 def _active(connection: Connection) -> tuple[ActiveJob, ...]:
@@ -230,7 +252,7 @@ def _candidates(
     jobs = []
     reasons = {}
     for row in rows:
-        id, kind, name, tenant, rank, impact, forks, groups, lock, keys, *rest, reason = row[:19]
+        id, kind, name, tenant, rank, impact, forks, groups, lock, keys, *rest, reason = row[:20]
         needs = tuple(depends_on.get(id, ()))
         jobs.append(
             PendingJob(

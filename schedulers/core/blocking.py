@@ -86,6 +86,7 @@ def _by_host_locks(ledger: Ledger, job: PendingJob) -> Iterator[Reason]:
                 "jobs": named(found.holders),
                 "jobs_total": len(found.holders),
                 "ahead": named(found.ahead),
+                "cooling": named(found.cooling),
                 "keys": sorted(found.keys)[:KEYS_NAMED],
                 "keys_total": len(found.keys),
             },

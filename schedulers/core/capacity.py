@@ -156,6 +156,9 @@ class Ledger:
         )
         for job in world.active:
             ledger._charge(job, job.node_id, job.instance_group_id)
+        for ended in world.cooling:
+            if ended.until > ledger.now:
+                ledger.hosts.cool(ended.id, ended.lock_keys)
         for account in ledger.groups.values():
             account.heap = sorted(ledger.nodes[node_id].entry() for node_id in account.takers)
         return ledger
@@ -174,8 +177,8 @@ class Ledger:
         )
 
     def waited_long(self, job: PendingJob) -> bool:
-        """Whether the job is no longer to be overtaken; a point of priority counts as age."""
-        return self.now - job.rank >= self.reserve_after
+        """Whether the job is no longer to be overtaken: it has been kept waiting for long."""
+        return job.held_since is not None and self.now - job.held_since >= self.reserve_after
 
     def start(self, job: PendingJob, node_id: int, group_id: int) -> None:
         """Enters a start: the node's room, the group's limits, the job's locks."""
@@ -194,13 +197,6 @@ class Ledger:
     def begin(self, job: PendingJob) -> None:
         """Enters a workflow job: it takes no room."""
         self.exclusions.hold(job)
-
-    def free_by_group(self) -> dict[str, int]:
-        """Free capacity of each group, by name, summed over its nodes that take jobs."""
-        return {
-            account.group.name: sum(max(0, self.nodes[n].remaining) for n in account.takers)
-            for account in self.groups.values()
-        }
 
     def _charge(
         self, job: ActiveJob | PendingJob, node_id: int | None, group_id: int | None

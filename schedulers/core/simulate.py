@@ -22,7 +22,11 @@ from schedulers.core.snapshot import ActiveJob, PendingJob, World
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job that comes ``at`` seconds since 1970 and runs for ``duration`` seconds."""
+    """A job that comes ``at`` seconds since 1970 and runs for ``duration`` seconds.
+
+    Its ``held_since`` is not written by the simulation: a job that comes new has ``at``, as the pass
+    that follows would write about then.
+    """
 
     job: PendingJob
     at: float

@@ -184,6 +184,7 @@ class _Reader:
             host_lock=fields.choice("host_lock", _LOCKS, "none"),
             lock_keys=fields.words("lock_keys", ()),
             created=at,
+            held_since=at,
             job_template_id=self._template(template) if template else None,
             allow_simultaneous=fields.flag("allow_simultaneous", True),
         )

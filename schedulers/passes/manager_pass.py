@@ -34,7 +34,7 @@ from dispatcher.metrics import (
 from dispatcher.settings import Settings
 from schedulers.passes import manager_lease
 from schedulers.passes.holder import Holder
-from schedulers.passes.manager_lease import Lease
+from schedulers.passes.manager_lease import Lease, Walk
 
 log = logs.get(__name__)
 
@@ -75,11 +75,13 @@ class Ended:
         result: ``complete``, ``fruitless`` or ``budget`` (stopped early; asks for another pass).
         done_at_change: the change counter up to which everything was walked; None: not everything.
         next_due: the earliest time at which something depends on the clock alone.
+        walk: what the next pass, which goes on where this one stopped, is to know.
     """
 
     result: Literal["complete", "fruitless", "budget"]
     done_at_change: int | None = None
     next_due: datetime | None = None
+    walk: Walk | None = None
 
 
 class Pass:
@@ -283,6 +285,7 @@ class Runner:
                     lease,
                     done_at_change=ended.done_at_change,
                     next_due=ended.next_due,
+                    walk=ended.walk,
                 )
             manager_lease.release(connection, lease, completed=True)
 

@@ -21,7 +21,8 @@ AT = NOW.timestamp()
 def of(tenant: int, id: int, impact: int = 1, *, age: float = 1, **fields: object) -> PendingJob:
     """A pending job of a tenant, created when its rank says."""
     rank = AT - age
-    values = {"rank": rank, "created": rank, "organization_id": tenant} | fields
+    held = {"rank": rank, "created": rank, "held_since": rank}
+    values = held | {"organization_id": tenant} | fields
     return pending(id, impact, **values)
 
 

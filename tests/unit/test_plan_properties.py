@@ -249,15 +249,6 @@ def test_a_limited_pass_makes_the_first_starts_of_an_unlimited_one(world, jobs, 
 
 @SOME
 @given(worlds(), backlogs(old=True))
-def test_free_capacity_of_groups_is_what_their_nodes_have_left(world, jobs):
-    ledger = plan_window(Ledger.of(world), jobs)[1]
-    for group in world.groups:
-        left = [ledger.nodes[node.id].remaining for node in takers(world, group)]
-        assert ledger.free_by_group()[group.name] == sum(x for x in left if x > 0)
-
-
-@SOME
-@given(worlds(), backlogs(old=True))
 def test_jobs_without_a_node_take_nothing(world, jobs):
     # of one tenant: a head that is gone changes whose turn it is among equals
     jobs = [job._replace(organization_id=1) for job in jobs]

@@ -30,7 +30,7 @@ AT = NOW.timestamp()
 
 def comes(id: int, impact: int = 2, *, after: float = 0, lasts: float = 10, **fields) -> Arrival:
     at = AT + after
-    job = pending(id, impact, **({"rank": at, "created": at} | fields))
+    job = pending(id, impact, **({"rank": at, "created": at, "held_since": at} | fields))
     return Arrival(job, at, lasts)
 
 
