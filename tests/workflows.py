@@ -9,12 +9,13 @@ from sqlalchemy import Connection, Engine, insert, text
 
 from dispatcher.actions.decide_approval import decide_approval
 from dispatcher.actions.launch_workflow import launch_workflow
+from dispatcher.actions.save_schedule import create_schedule
 from dispatcher.actions.save_workflow import EdgeSpec, NodeSpec, save_graph
 from dispatcher.broker.messages import Manager
 from dispatcher.db import tables as t
 from dispatcher.db.engine import transaction
 from schedulers.passes.manager_pass import Runner
-from tests.factories import default_organization
+from tests.factories import default_organization, make_job
 
 
 def make_template(
@@ -113,3 +114,36 @@ def touches(engine: Engine) -> int:
     """How many touches are unanswered."""
     with engine.connect() as connection:
         return int(connection.execute(text("SELECT count(*) FROM workflow_touch")).scalar_one())
+
+
+def make_workflow_objects(connection: Connection, job_template: int) -> dict[str, int]:
+    """A workflow that spawns a template and asks, a run of it, a schedule: resource → number."""
+    template = make_template(
+        connection,
+        "each",
+        [NodeSpec("a", template_id=job_template), asks("b")],
+        [("a", "b", "success")],
+    )
+    run = launch(connection, template)
+    approval = make_job(connection, kind="approval", task_impact=0, preferred_groups=[])
+    connection.execute(insert(t.approval).values(job_id=approval))
+    node, step = (
+        connection.execute(
+            text(f"SELECT min(id) FROM {table} WHERE {column} = :id"), {"id": owner}
+        ).scalar_one()
+        for table, column, owner in (
+            ("workflow_template_node", "workflow_job_template_id", template),
+            ("workflow_node", "workflow_job_id", run),
+        )
+    )
+    values = {"name": "each", "launches": "workflow_job_template", "template_id": template}
+    schedule = create_schedule(connection, {**values, "rule_kind": "cron", "rule": "@daily"})
+    return {
+        "job_templates": job_template,
+        "workflow_job_templates": template,
+        "workflow_job_template_nodes": node,
+        "workflow_jobs": run,
+        "workflow_job_nodes": step,
+        "workflow_approvals": approval,
+        "schedules": schedule,
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
@@ -58,6 +58,7 @@ def launch_run(
     idempotency_key: str | None = None,
     route: str = "runs",
     cipher: Cipher,
+    launch_type: str = "manual",
 ) -> Launched:
     """Make the job of a playbook run.
 
@@ -90,7 +91,8 @@ def launch_run(
         if earlier is not None:
             return Launched(earlier.job_id, earlier.uuid, False, Owed())
     _require_content(connection, request)
-    _insert_job(connection, prepared, job_id=job_id, uuid=uuid, principal=principal)
+    names = {"id": job_id, "uuid": uuid, "launched_by": principal, "launch_type": launch_type}
+    _insert_job(connection, prepared, names)
     _insert_input(connection, request, job_id, cipher)
     raise_counter(connection)
     return Launched(job_id, uuid, True, wake(Manager.TASK))
@@ -143,18 +145,14 @@ def _require_content(connection: Connection, request: RunRequest) -> None:
         raise InvalidRequest(absent)
 
 
-def _insert_job(
-    connection: Connection, prepared: PreparedRun, *, job_id: int, uuid: UUID, principal: str
-) -> None:
+def _insert_job(connection: Connection, prepared: PreparedRun, names: Mapping[str, object]) -> None:
     request = prepared.request
     connection.execute(
         insert(t.job).values(
-            id=job_id,
-            uuid=uuid,
+            **names,
             kind=Kind.PLAYBOOK,
             name=request.name or request.playbook,
             organization_id=text("(SELECT id FROM organization WHERE name = 'Default')"),
-            launched_by=principal,
             priority=request.priority,
             task_impact=impact(request, prepared.targets.count),
             forks=request.forks or DEFAULT_FORKS,

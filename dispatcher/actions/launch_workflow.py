@@ -150,7 +150,7 @@ def _known_inventories(connection: Connection, launches: Sequence[WorkflowLaunch
     named = {
         inventory
         for launch in launches
-        if type(inventory := launch.prompts.get("inventory")) is int
+        if type(inventory := launch.prompts.get("inventory")) is int and 0 < inventory < 2**63
     }
     if not named:
         return set()

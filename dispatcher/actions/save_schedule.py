@@ -20,6 +20,7 @@ from dispatcher.domain.schedule import (
     ScheduleError,
     Timing,
     next_after,
+    preview,
     read_timing,
 )
 from dispatcher.domain.schedule import check as check_timing
@@ -147,6 +148,28 @@ def delete_schedule(connection: Connection, schedule_id: int) -> None:
         NotFound: there is none.
     """
     saving.remove(connection, SCHEDULE, schedule_id)
+
+
+def preview_rule(
+    connection: Connection, values: Mapping[str, Any], count: int
+) -> tuple[Timing, list[datetime]]:
+    """Try a rule: when it is due next, by the clock of the database. Nothing is stored.
+
+    Args:
+        values: columns of the rule: ``rule_kind``, ``rule``, ``time_zone``, ``starts``, ``ends``.
+
+    Raises:
+        InvalidRequest: by field: a rule that cannot be evaluated.
+    """
+    wanted = {**_DEFAULTS, **values}
+    wrong = {name: SCHEDULE.rules[name](wanted[name]) for name in _TIMING}
+    _refuse({name: [str(problem)] for name, problem in wrong.items() if problem})
+    timing = _timing(wanted, given=values.get("time_zone"))
+    now = connection.execute(select(func.dispatcher_now())).scalar_one()
+    try:
+        return timing, preview(timing, now, count)
+    except ScheduleError as error:
+        raise InvalidRequest({error.field: str(error)}) from None
 
 
 def _refuse(wrong: Mapping[str, list[str]]) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from dispatcher.actions import saving
+from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import tables as t
+from dispatcher.db.change import raise_counter
 from dispatcher.db.tables.templates import PROMPTS
 from dispatcher.domain import launch_checks as check
 from dispatcher.domain.prompts import RULES
+from dispatcher.errors import InvalidRequest
 
 _SAME = (
     "extra_vars",
@@ -58,15 +61,18 @@ TEMPLATE: Final = saving.Subject(
 def create_template(connection: Connection, values: Mapping[str, Any]) -> int:
     """Make a job template; its id.
 
+    Args:
+        values: columns; without an organization it belongs to that of its project.
+
     Raises:
         InvalidRequest: by field.
     """
     saving.check_groups(connection, values)
-    return saving.create(connection, TEMPLATE, values)
+    return saving.create(connection, TEMPLATE, _with_organization(connection, values))
 
 
-def change_template(connection: Connection, template_id: int, values: Mapping[str, Any]) -> None:
-    """Change a job template.
+def change_template(connection: Connection, template_id: int, values: Mapping[str, Any]) -> Owed:
+    """Change a job template; what is owed. Jobs that have been launched stay as they are.
 
     Raises:
         NotFound: there is no such template.
@@ -74,6 +80,21 @@ def change_template(connection: Connection, template_id: int, values: Mapping[st
     """
     saving.check_groups(connection, values)
     saving.change(connection, TEMPLATE, template_id, values)
+    if "max_concurrent_jobs" not in values:
+        return Owed()
+    # the only column of a template that planners look at
+    raise_counter(connection)
+    return wake(Manager.TASK)
+
+
+def _with_organization(connection: Connection, values: Mapping[str, Any]) -> dict[str, Any]:
+    project = values.get("project_id")
+    if "organization_id" in values or saving.optional_id_problem(project) or project is None:
+        return dict(values)
+    owner = connection.scalar(select(t.project.c.organization_id).where(t.project.c.id == project))
+    if owner is None:
+        raise InvalidRequest({"project": f"there is no project {project}"})
+    return {**values, "organization_id": owner}
 
 
 def delete_template(connection: Connection, template_id: int) -> None:

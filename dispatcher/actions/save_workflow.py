@@ -7,49 +7,21 @@ one after another, so two of them cannot each be right alone and wrong together.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from dataclasses import asdict, replace
+from typing import Any
 
 from psycopg2.extras import Json
 from sqlalchemy import Connection, text
 
 from dispatcher.db import workflow_templates as rows
-from dispatcher.domain import launch_checks as check
+from dispatcher.domain.workflow_node import (
+    TEMPLATE_TABLES,
+    node_problems,
+)
+from dispatcher.domain.workflow_node import EdgeSpec as EdgeSpec
+from dispatcher.domain.workflow_node import NodeSpec as NodeSpec
 from dispatcher.errors import InvalidRequest, NotFound
 from schedulers.core.workflow_graph import nesting_path, path_words, problems
-
-#: What a node spawns → its table; an approval has none.
-TEMPLATE_TABLES: Final = {
-    "job_template": "job_template",
-    "workflow_job_template": "workflow_job_template",
-    "project": "project",
-    "inventory_source": "inventory_source",
-}
-#: Seconds; a year.
-LONGEST_APPROVAL: Final = 366 * 86_400
-EdgeSpec = tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class NodeSpec:
-    """A node as it is to be saved.
-
-    Attributes:
-        identifier: unique in its workflow; edges name it.
-        spawns: ``job_template``, ``workflow_job_template``, ``project``, ``inventory_source`` or
-            ``approval``.
-        template_id: what is spawned; None for approvals.
-        prompts: what the spawned job is launched with.
-        approval_timeout: seconds; 0: it waits for ever.
-    """
-
-    identifier: str
-    spawns: str = "job_template"
-    template_id: int | None = None
-    all_parents_must_converge: bool = False
-    prompts: Mapping[str, Any] = field(default_factory=dict)
-    approval_name: str = ""
-    approval_timeout: int = 0
 
 
 def save_graph(
@@ -94,6 +66,62 @@ def save_node(connection: Connection, workflow_job_template_id: int, node: NodeS
     ids = rows.write_nodes(connection, workflow_job_template_id, [_columns(node)])
     rows.note_change(connection, workflow_job_template_id)
     return ids[node.identifier]
+
+
+def create_node(
+    connection: Connection, workflow_job_template_id: int, node: NodeSpec, *, unfinished: bool
+) -> int:
+    """Add a node; its id.
+
+    Args:
+        unfinished: it may come without its template, which is said later.
+
+    Raises:
+        NotFound: no such template.
+        InvalidRequest: by field of :class:`NodeSpec`.
+    """
+    rows.lock_template(connection, workflow_job_template_id)
+    nodes = _nodes(connection, workflow_job_template_id)
+    edges = rows.read_edges(connection, workflow_job_template_id)
+    _check_node(connection, workflow_job_template_id, [*nodes, node], edges, node, unfinished)
+    ids = rows.write_nodes(connection, workflow_job_template_id, [_columns(node)])
+    rows.note_change(connection, workflow_job_template_id)
+    return ids[node.identifier]
+
+
+def change_node(
+    connection: Connection, node_id: int, changed: Mapping[str, Any], *, unfinished: bool
+) -> None:
+    """Change a node, its identifier too.
+
+    Args:
+        changed: fields of :class:`NodeSpec`; ``prompts`` as a whole.
+
+    Raises:
+        NotFound: no such node.
+        InvalidRequest: by field.
+    """
+    template_id, before = _place(connection, node_id)
+    nodes = {each.identifier: each for each in _nodes(connection, template_id)}
+    node = replace(nodes.pop(before), **changed)
+    names = {before: node.identifier}
+    edges = [
+        (names.get(parent, parent), names.get(child, child), kind)
+        for parent, child, kind in rows.read_edges(connection, template_id)
+    ]
+    _check_node(connection, template_id, [*nodes.values(), node], edges, node, unfinished)
+    rows.change_node(connection, node_id, _columns(node))
+    rows.note_change(connection, template_id)
+
+
+def read_node(connection: Connection, node_id: int) -> NodeSpec:
+    """A node as it is, its template locked.
+
+    Raises:
+        NotFound: no such node.
+    """
+    template_id, identifier = _place(connection, node_id)
+    return next(n for n in _nodes(connection, template_id) if n.identifier == identifier)
 
 
 def delete_node(connection: Connection, node_id: int) -> None:
@@ -177,9 +205,10 @@ def _check(
     found = problems([node.identifier for node in nodes], edges)
     about_nodes = found.get("nodes", [])
     for node in fresh:
-        about_nodes += [f"{node.identifier}: {problem}" for problem in _node_problems(node)]
+        for words in node_problems(node).values():
+            about_nodes += [f"{node.identifier}: {problem}" for problem in words]
     if not about_nodes:
-        about_nodes += _missing_templates(connection, fresh)
+        about_nodes += _missing(connection, fresh)
     if not about_nodes:
         about_nodes += _nesting_problem(connection, template_id, nodes)
     if about_nodes:
@@ -188,27 +217,44 @@ def _check(
         raise InvalidRequest(found)
 
 
-def _node_problems(node: NodeSpec) -> list[str]:
-    found = [check.line_problem(node.identifier, check.LONGEST_NAME)]
-    if not node.identifier.strip():
-        found.append("needs an identifier")
-    if node.spawns == "approval":
-        if node.template_id is not None:
-            found.append("an approval has no template")
-        if not node.approval_name.strip():
-            found.append("an approval needs a name")
-        found.append(check.line_problem(node.approval_name, check.LONGEST_NAME))
-        found.append(check.number_problem(node.approval_timeout, 0, LONGEST_APPROVAL))
-    elif node.spawns not in TEMPLATE_TABLES:
-        found.append(f"cannot spawn {node.spawns!r}; {', '.join((*TEMPLATE_TABLES, 'approval'))}")
-    else:
-        if node.template_id is None:
-            found.append(f"needs the id of its {node.spawns}")
-        if node.approval_name:
-            found.append("only an approval has an approval name")
-    if "extra_vars" in node.prompts:
-        found += check.variables_problems(node.prompts["extra_vars"])
-    return [problem for problem in found if problem]
+def _check_node(
+    connection: Connection,
+    template_id: int,
+    nodes: Sequence[NodeSpec],
+    edges: Sequence[EdgeSpec],
+    node: NodeSpec,
+    unfinished: bool,
+) -> None:
+    """Refuse a node that cannot run, by its fields."""
+    found = node_problems(node, unfinished=unfinished)
+    if problems([each.identifier for each in nodes], edges).get("nodes"):
+        found.setdefault("identifier", ["there is a node of this name in the workflow already"])
+    if not found and node.template_id is not None:
+        words = _missing_templates(connection, [node]) or _nesting_problem(
+            connection, template_id, nodes
+        )
+        if words:
+            found["template_id"] = [each.removeprefix(f"{node.identifier}: ") for each in words]
+    inventory = node.prompts.get("inventory")
+    if (
+        not found
+        and inventory is not None
+        and not rows.existing(connection, "inventory", [inventory])
+    ):
+        found["inventory"] = [f"there is no inventory {inventory}"]
+    if found:
+        raise InvalidRequest(found)
+
+
+def _missing(connection: Connection, nodes: Sequence[NodeSpec]) -> list[str]:
+    """Templates and inventories that nodes name and that do not exist."""
+    wanted = {n.prompts["inventory"] for n in nodes if n.prompts.get("inventory") is not None}
+    known = rows.existing(connection, "inventory", sorted(wanted))
+    return _missing_templates(connection, nodes) + [
+        f"{n.identifier}: no inventory {n.prompts['inventory']}"
+        for n in nodes
+        if n.prompts.get("inventory") is not None and n.prompts["inventory"] not in known
+    ]
 
 
 def _missing_templates(connection: Connection, nodes: Sequence[NodeSpec]) -> list[str]:

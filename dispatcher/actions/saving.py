@@ -245,4 +245,10 @@ def remove(connection: Connection, subject: Subject, object_id: int) -> None:
         raise NotFound(f"there is no {subject.word} {object_id}")
 
 
-_JOB_COLUMNS = ("project_id", "inventory_id", "inventory_source_id", "job_template_id")
+_JOB_COLUMNS = (
+    "project_id",
+    "inventory_id",
+    "inventory_source_id",
+    "job_template_id",
+    "workflow_job_template_id",
+)

@@ -34,6 +34,8 @@ class TemplateLaunch:
         slice_number: 0: not a slice; else from 1.
         slice_count: of how many slices this is one.
         uuid: of the job; None: a new one.
+        exact: the prompts are all that counts, asked for or not, and replace variables as a whole:
+            a job that is launched again.
     """
 
     template_id: int
@@ -46,6 +48,7 @@ class TemplateLaunch:
     slice_number: int = 0
     slice_count: int = 1
     uuid: UUID | None = None
+    exact: bool = False
 
 
 @dataclass
@@ -104,10 +107,14 @@ def _lay_over(launch: TemplateLaunch, template: Mapping[str, Any] | None) -> Any
     if template is None:
         return NotFound(f"there is no job template {launch.template_id}")
     taken, ignored = prompting.asked_for(launch.prompts, template)
+    if launch.exact:
+        taken, ignored = dict(launch.prompts), {}
     wrong = prompting.problems(taken)
     if wrong:
         return InvalidRequest(wrong)
     of_template = {name: template[_COLUMNS.get(name, name)] for name in prompting.SWITCHES}
+    if launch.exact:
+        of_template["extra_vars"] = {}
     effective = prompting.merge(of_template, taken, {"extra_vars": dict(launch.variables)})
     wrong = prompting.problems({"extra_vars": effective["extra_vars"]})
     return InvalidRequest(wrong) if wrong else (template, effective, taken, ignored)

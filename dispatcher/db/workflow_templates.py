@@ -102,6 +102,19 @@ def write_nodes(
     return read_ids(connection, template_id)
 
 
+def change_node(connection: Connection, node_id: int, node: Mapping[str, Any]) -> None:
+    """Change one node, its identifier too."""
+    connection.execute(
+        text(
+            "UPDATE workflow_template_node SET identifier = :identifier, spawns = :spawns,"
+            " template_id = :template_id, prompts = :prompts, approval_name = :approval_name,"
+            " all_parents_must_converge = :all_parents_must_converge,"
+            " approval_timeout = :approval_timeout WHERE id = :id"
+        ),
+        {**node, "id": node_id},
+    )
+
+
 def delete_other_nodes(
     connection: Connection, template_id: int, identifiers: Sequence[str]
 ) -> None:

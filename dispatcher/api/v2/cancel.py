@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from dispatcher import logs
 from dispatcher.actions.cancel import cancel_job
-from dispatcher.api.auth import CallerParameter
+from dispatcher.api.auth import Caller, CallerParameter
 from dispatcher.api.v2.jobs import JobId, state_of
 from dispatcher.errors import Unavailable
 
@@ -47,6 +47,15 @@ def get_cancel(caller: CallerParameter, job_id: JobId) -> dict[str, object]:
 def post_cancel(caller: CallerParameter, job_id: JobId) -> dict[str, object]:
     """A pending or waiting job is canceled at once, a running one within seconds. Asking again is
     harmless."""
+    return request_cancel(caller, job_id)
+
+
+def request_cancel(caller: Caller, job_id: int) -> dict[str, object]:
+    """Ask for a job's cancel, of whatever kind; what is answered.
+
+    Raises:
+        NotFound, NotCancelable: see :func:`cancel_job`.
+    """
     try:
         with caller.transaction() as connection:
             result = cancel_job(connection, job_id)

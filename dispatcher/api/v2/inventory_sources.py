@@ -115,6 +115,7 @@ def _one(row: Row, newest: Sequence[Row]) -> dict[str, Any]:
             "inventory": url_of("inventories", row["inventory_id"]),
             "source_project": url_of("projects", row["project_id"]),
             "update": f"{url_of('inventory_sources', row['id'])}update/",
+            "schedules": f"{url_of('inventory_sources', row['id'])}schedules/",
             "inventory_updates": f"{ROOT}inventory_updates{of_it}",
         },
         "summary_fields": {

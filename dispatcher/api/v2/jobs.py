@@ -177,6 +177,8 @@ def _related(row: Row) -> dict[str, str]:
         related["instance_group"] = url_of("instance_groups", row["instance_group_id"])
     if row["bundle_digest"] is not None:
         related["content"] = url_of("content", row["bundle_digest"])
+    if row["kind"] == Kind.PLAYBOOK:
+        related["relaunch"] = f"{url}relaunch/"
     if row["retry_of"] is not None:
         related["retry_of"] = url_of("jobs", row["retry_of"])
     return related | parents(row)

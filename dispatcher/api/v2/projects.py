@@ -106,6 +106,7 @@ def _one(row: Row, newest: Sequence[Row], revisions: dict[int, str]) -> dict[str
             **related,
             "organization": url_of("organizations", row["organization_id"]),
             "update": f"{url}update/",
+            "schedules": f"{url}schedules/",
             "project_updates": f"{ROOT}project_updates{of_it}",
         },
         "summary_fields": {

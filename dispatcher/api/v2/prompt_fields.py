@@ -104,6 +104,11 @@ def shown_prompts(prompts: Mapping[str, Any]) -> dict[str, Any]:
     return shown
 
 
+def field_of(prompt: str, variables: str) -> str:
+    """What callers call a prompt."""
+    return variables if prompt == "extra_vars" else _FIELDS.get(prompt, prompt)
+
+
 def as_fields(prompts: Mapping[str, Any]) -> dict[str, Any]:
     """Prompts under the names of fields (``ignored_fields``)."""
     return {

@@ -21,6 +21,7 @@ RESOURCES: Final = (
     "inventories",
     "inventory_sources",
     "inventory_updates",
+    "job_templates",
     "jobs",
     "metrics",
     "organizations",
@@ -29,6 +30,12 @@ RESOURCES: Final = (
     "project_updates",
     "projects",
     "runs",
+    "schedules",
+    "workflow_approvals",
+    "workflow_job_nodes",
+    "workflow_job_template_nodes",
+    "workflow_job_templates",
+    "workflow_jobs",
 )
 
 

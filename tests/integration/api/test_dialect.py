@@ -9,7 +9,8 @@ from dispatcher.db import job_queries
 from tests.api_server import Api, filled
 from tests.factories import add_events, finish_job, make_job, make_node
 from tests.integration.api.conftest import Shared
-from tests.templates import make_one_of_each
+from tests.templates import make_one_of_each, make_template
+from tests.workflows import make_workflow_objects
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,9 @@ def job(shared: Shared) -> int:
 def ids(shared: Shared, job: int) -> dict[str, int]:
     """An object of each kind."""
     with shared.engine.begin() as connection:
-        return {"jobs": job, **make_one_of_each(connection)}
+        ids = {"jobs": job, **make_one_of_each(connection)}
+        template = make_template(connection, ids["projects"], ids["inventories"])
+        return {**ids, **make_workflow_objects(connection, template)}
 
 
 def _readable(api: Api, ids: dict[str, int]) -> list[str]:
@@ -73,6 +76,15 @@ def test_a_request_id_of_the_caller_is_kept_if_it_is_sane(api: Api) -> None:
     assert replaced.headers["X-Request-ID"] != "a b\tc"
 
 
+_WRITE_ONLY = (
+    "/api/v2/content/",
+    "/api/v2/runs/",
+    "/create_approval_template/",
+    "/approve/",
+    "/deny/",
+)
+
+
 def test_every_link_in_an_answer_leads_somewhere(api: Api, job: int, ids: dict[str, int]) -> None:
     seen: set[str] = set()
     waiting = ["/api/", "/api/v2/", f"/api/v2/jobs/{job}/"]
@@ -82,7 +94,7 @@ def test_every_link_in_an_answer_leads_somewhere(api: Api, job: int, ids: dict[s
             continue
         seen.add(path)
         answer = api.http.get(path)
-        if path in ("/api/v2/content/", "/api/v2/runs/"):
+        if path.endswith(_WRITE_ONLY):
             assert answer.status_code == 405
             continue
         assert answer.status_code == 200, path
@@ -125,6 +137,17 @@ def test_an_unknown_route_is_404_with_detail(api: Api, path: str) -> None:
         "jobs/{}/job_host_summaries/",
         "jobs/{}/cancel/",
         "jobs/{}/stream/",
+        "jobs/{}/explain/",
+        "job_templates/{}/launch/",
+        "workflow_job_templates/{}/launch/",
+        "workflow_job_templates/{}/workflow_nodes/",
+        "workflow_job_templates/{}/graph/",
+        "workflow_job_template_nodes/{}/success_nodes/",
+        "workflow_jobs/{}/",
+        "workflow_jobs/{}/relaunch/",
+        "workflow_job_nodes/{}/",
+        "workflow_approvals/{}/",
+        "schedules/{}/",
         "instances/{}/",
         "instance_groups/{}/",
         "instance_groups/{}/instances/",
