@@ -23,7 +23,6 @@ from sqlalchemy import (
 
 from dispatcher.db.listing import Field, FieldType, Listing
 from dispatcher.db.tables import (
-    approval,
     instance_group,
     inventory,
     job,
@@ -54,6 +53,8 @@ _ELAPSED = func.coalesce(
 _MODIFIED = func.greatest(
     job.c.created, job.c.waiting_since, job.c.started, job.c.canceled_on, job.c.finished
 )
+_RETRY = job.alias("retry")
+_RETRIED_BY = select(_RETRY.c.id).where(_RETRY.c.retry_of == job.c.id).scalar_subquery()
 _FAILED = job.c.status.in_(sorted(FINAL - {Status.SUCCESSFUL}))
 
 
@@ -99,6 +100,7 @@ _OWN_COLUMNS: Final = (
     job.c.explanation,
     job.c.events_complete,
     job.c.retry_of,
+    _RETRIED_BY.label("retried_by"),
     job.c.organization_id,
     job.c.instance_group_id,
     job.c.dispatch_id,
@@ -138,7 +140,7 @@ _WORKFLOW_OF = (
     .where(workflow_spawn.c.job_id == job.c.id)
     .scalar_subquery()
 )
-_WORKFLOW_PROMPTS = _one(workflow_input.c.prompts, workflow_input.c.job_id, job.c.id).label(
+WORKFLOW_PROMPTS = _one(workflow_input.c.prompts, workflow_input.c.job_id, job.c.id).label(
     "workflow_prompts"
 )
 _NAME_OF_JOB_TEMPLATE = _one(job_template.c.name, job_template.c.id, job.c.job_template_id)
@@ -155,7 +157,8 @@ _TEMPLATE_COLUMNS: Final = (
     _WORKFLOW_OF.label("workflow_job_id"),
 )
 
-_LIST = select(
+#: Every job as lists show it; the listings of each kind are made from it.
+JOBS = select(
     *_columns(organization.c.name, node.c.name, instance_group.c.name, job_progress.c.stored)
 ).select_from(
     job.join(organization, organization.c.id == job.c.organization_id)
@@ -178,12 +181,12 @@ _DETAIL = select(
     _one(job_result.c.artifacts, job_result.c.job_id, job.c.id).label("artifacts"),
     _one(job_result.c.playbook_outcome, job_result.c.job_id, job.c.id).label("playbook_outcome"),
     _one(workflow_input.c.extra_vars, workflow_input.c.job_id, job.c.id).label("workflow_vars"),
-    _WORKFLOW_PROMPTS,
+    WORKFLOW_PROMPTS,
 ).select_from(job.outerjoin(job_input, job_input.c.job_id == job.c.id))
 # made once: to build it, and to look it up among the compiled ones, took as long as to run it
 _READ_JOB = _DETAIL.where(job.c.id == bindparam("job_id"))
 
-_JOB_FIELDS = {
+JOB_FIELDS = {
     "id": Field(job.c.id, FieldType.INTEGER),
     "uuid": Field(job.c.uuid, FieldType.UUID),
     "name": Field(job.c.name, FieldType.TEXT),
@@ -215,80 +218,12 @@ _JOB_FIELDS = {
     "inventory": Field(job.c.inventory_id, FieldType.INTEGER),
     "workflow_job": Field(_WORKFLOW_OF, FieldType.INTEGER),
 }
-_WORKFLOW_FIELDS = {
-    **{
-        name: _JOB_FIELDS[name]
-        for name in (
-            "id",
-            "uuid",
-            "name",
-            "status",
-            "failed",
-            "outcome",
-            "launch_type",
-            "launched_by__name",
-            "created",
-            "started",
-            "finished",
-            "canceled_on",
-            "cancel_requested",
-            "elapsed",
-            "priority",
-            "organization",
-            "organization__name",
-            "job_template",
-            "workflow_job",
-        )
-    },
-    "workflow_job_template": Field(job.c.workflow_job_template_id, FieldType.INTEGER),
-}
-_APPROVAL_FIELDS = {
-    **{
-        name: _JOB_FIELDS[name]
-        for name in (
-            "id",
-            "uuid",
-            "name",
-            "status",
-            "failed",
-            "created",
-            "finished",
-            "organization",
-            "organization__name",
-            "workflow_job",
-        )
-    },
-    "approval_expiration": Field(approval.c.expires, FieldType.TIME),
-    "timed_out": Field(approval.c.timed_out, FieldType.BOOLEAN),
-}
 
 
 def job_listing(kind: Kind = Kind.PLAYBOOK) -> Listing:
     """All jobs of one kind."""
-    rows: Select[Any] = _LIST.where(job.c.kind == kind)
-    return Listing(source=rows, fields=_JOB_FIELDS, search=("name", "playbook"))
-
-
-def workflow_listing() -> Listing:
-    """All workflow jobs."""
-    rows: Select[Any] = _LIST.add_columns(_WORKFLOW_PROMPTS).where(job.c.kind == Kind.WORKFLOW)
-    return Listing(source=rows, fields=_WORKFLOW_FIELDS, search=("name",))
-
-
-def approval_listing() -> Listing:
-    """All approvals, with what was decided."""
-    rows: Select[Any] = (
-        _LIST.add_columns(
-            approval.c.expires.label("approval_expiration"),
-            approval.c.timed_out,
-            approval.c.decided_by,
-            # of the database's clock: an approval that is late cannot be decided any more
-            func.coalesce(approval.c.expires <= func.dispatcher_now(), False).label("late"),
-        )
-        .join(approval, approval.c.job_id == job.c.id)
-        .where(job.c.kind == Kind.APPROVAL)
-    )
-    return Listing(source=rows, fields=_APPROVAL_FIELDS, search=("name",))
+    rows: Select[Any] = JOBS.where(job.c.kind == kind)
+    return Listing(source=rows, fields=JOB_FIELDS, search=("name", "playbook"))
 
 
 def read_job(connection: Connection, job_id: int) -> RowMapping | None:
@@ -309,6 +244,7 @@ class JobState:
         job_day: the events' partition.
         stored: events that are stored; their counters are 1 … stored.
         pending_reason, explanation: why it waits, why it ended so.
+        retried_by: the job that repeats it, because it was lost with its node.
     """
 
     id: int
@@ -320,6 +256,7 @@ class JobState:
     events_complete: bool
     pending_reason: Mapping[str, Any] | None
     explanation: str
+    retried_by: int | None = None
 
     @property
     def final(self) -> bool:
@@ -329,7 +266,8 @@ class JobState:
 
 _STATE = (
     "SELECT job.id, job.status, job.outcome, job.job_day, coalesce(job_progress.stored, 0),"
-    " job.cancel_requested, job.events_complete, job.pending_reason, job.explanation"
+    " job.cancel_requested, job.events_complete, job.pending_reason, job.explanation,"
+    " (SELECT id FROM job AS retry WHERE retry.retry_of = job.id)"
     " FROM job LEFT JOIN job_progress ON job_progress.job_id = job.id"
 )
 

@@ -23,8 +23,8 @@ from dispatcher.api.v2.resource import (
     read_list,
     url_of,
 )
-from dispatcher.db import job_queries
 from dispatcher.db import listing as db
+from dispatcher.db import workflow_job_queries
 from dispatcher.domain.status import Status
 from dispatcher.errors import NotFound
 
@@ -62,7 +62,7 @@ def _render(row: Row) -> dict[str, Any]:
 
 
 def _read(connection: Connection, job_id: int) -> Row:
-    row = db.read_one(connection, job_queries.approval_listing(), job_id)
+    row = db.read_one(connection, workflow_job_queries.approval_listing(), job_id)
     if row is None:
         raise NotFound
     return row
@@ -72,7 +72,7 @@ def _read(connection: Connection, job_id: int) -> Row:
     "/",
     summary="List the approvals",
     response_model=Page[WorkflowApproval],
-    openapi_extra=filters_of(job_queries.approval_listing()),
+    openapi_extra=filters_of(workflow_job_queries.approval_listing()),
 )
 def list_approvals(caller: CallerParameter, query: ListQueryParameter) -> dict[str, Any]:
     """Approvals of all workflows; `status=pending` are those that wait."""
@@ -80,7 +80,7 @@ def list_approvals(caller: CallerParameter, query: ListQueryParameter) -> dict[s
         return read_list(
             connection,
             query,
-            job_queries.approval_listing(),
+            workflow_job_queries.approval_listing(),
             lambda rows: [_render(row) for row in rows],
         )
 

@@ -27,7 +27,7 @@ from dispatcher.api.v2.resource import (
     url_of,
 )
 from dispatcher.api.v2.workflow_job_models import WorkflowJob, WorkflowJobInList
-from dispatcher.db import job_queries
+from dispatcher.db import job_queries, workflow_job_queries
 from dispatcher.domain.status import FINAL, Kind, Status
 from dispatcher.domain.variables_text import show_variables
 from dispatcher.errors import NotFound
@@ -97,7 +97,7 @@ def read_workflow(connection: Connection, job_id: int) -> Row:
     "/",
     summary="List the workflow jobs",
     response_model=Page[WorkflowJobInList],
-    openapi_extra=filters_of(job_queries.workflow_listing()),
+    openapi_extra=filters_of(workflow_job_queries.workflow_listing()),
 )
 def list_workflow_jobs(caller: CallerParameter, query: ListQueryParameter) -> dict[str, Any]:
     """Runs of workflows, oldest first unless `order_by` says otherwise."""
@@ -105,7 +105,7 @@ def list_workflow_jobs(caller: CallerParameter, query: ListQueryParameter) -> di
         return read_list(
             connection,
             query,
-            job_queries.workflow_listing(),
+            workflow_job_queries.workflow_listing(),
             lambda rows: [render_in_list(row) for row in rows],
         )
 

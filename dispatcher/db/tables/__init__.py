@@ -27,6 +27,7 @@ from dispatcher.db.tables.managers import (
     change,
     manager_lease,
     manager_request,
+    manager_walk,
     schema_info,
 )
 from dispatcher.db.tables.nodes import (
@@ -98,6 +99,7 @@ __all__ = [
     "job_template_credential",
     "manager_lease",
     "manager_request",
+    "manager_walk",
     "metadata",
     "node",
     "node_lease",
