@@ -79,9 +79,13 @@ def for_playbook(
         OSError: a file cannot be written.
     """
     chosen = list(credentials)
+    # what the API refused is refused here again
     problem = rules.together_problem(
         [(c["kind"], c["name"], c["inputs"]) for c in chosen], usable=rules.OF_PLAYBOOKS
     )
+    for credential in chosen:
+        for wrong in rules.input_problems(credential["kind"], credential["inputs"]):
+            problem = problem or f"credential {shown(credential['name'])}: {wrong}"
     if problem:
         raise CredentialUnusable(problem)
     out = LaidOut()

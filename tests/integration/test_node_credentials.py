@@ -20,13 +20,14 @@ import pytest
 from sqlalchemy import Engine, delete, select
 
 from dispatcher.actions.launch_update import launch_project_update
+from dispatcher.actions.rotate_keys import rotate
 from dispatcher.actions.save_credential import create_credential
 from dispatcher.db import job_moves
 from dispatcher.db import tables as t
 from dispatcher.db.credential_rows import note_credentials
 from dispatcher.db.engine import make_engine
 from dispatcher.embedded.valkey import EmbeddedValkey
-from dispatcher.secrets import Cipher, make_key_file
+from dispatcher.secrets import Cipher, make_key_file, new_key, read_keys, replace_keys
 from examples.host_install.ssh_hosts import SshHost, running_hosts
 from tests.databases import Databases
 from tests.factories import default_group, default_organization
@@ -36,6 +37,7 @@ from tests.nodes import (
     NodeUnderTest,
     agent_alone,
     counters,
+    job_row,
     paced,
     wait_final,
     waiting_job,
@@ -327,6 +329,23 @@ def test_nothing_is_left_when_supervisor_and_agent_are_killed(
     assert (row.status, row.events_complete) == ("error", True)
     assert holding(node.data_dir, secret) == []
     assert secret not in node.log()
+
+
+def test_a_node_that_runs_takes_a_new_key_up(node: NodeUnderTest, engine: Engine) -> None:
+    secret = "rotated-horse-1188"
+    key_file = node.data_dir / "cluster.key"
+    old = saved(node, engine, "environment", variables={"OLD_TOKEN": secret})
+    replace_keys(key_file, [new_key(), *read_keys(key_file)])
+    for _ in rotate(engine, Cipher(key_file)):
+        pass
+    new = saved(node, engine, "environment", variables={"NEW_TOKEN": secret})
+    replace_keys(key_file, read_keys(key_file)[:1])
+    play = HELLO.replace(
+        "{msg: hello}", "{msg: \"{{ lookup('env', 'OLD_TOKEN') == lookup('env', 'NEW_TOKEN') }}\"}"
+    )
+    job_id, _ = started(node, engine, play, [old, new])
+    assert wait_final(engine, job_id).status == "successful", job_row(engine, job_id).explanation
+    assert '"msg": true' in output(engine, job_id)
 
 
 # -- projects

@@ -174,6 +174,14 @@ def test_a_passphrase_is_taken_off_without_being_asked_for(tmp_path: Path) -> No
     assert [path.name for path in (private / "credentials").iterdir()] == ["key"]
 
 
+def test_what_was_refused_when_it_was_saved_is_refused_again(tmp_path: Path) -> None:
+    inputs = {"variables": {"LD_PRELOAD": "/x.so"}}
+    chosen = [{"kind": "environment", "name": "bad", "inputs": inputs}]
+    with pytest.raises(credentials.CredentialUnusable, match=r"bad.*LD_PRELOAD"):
+        credentials.for_playbook(tmp_path, chosen, {})
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_git_gets_name_and_password_for_the_host_of_its_url_only(tmp_path: Path) -> None:
     private = tmp_path / "it's"
     private.mkdir()
