@@ -40,8 +40,6 @@ BEGIN, END = "<!-- record: written by make records -->\n", "<!-- end of the reco
 LINE_EVERY = 5.0
 CONTROL_DIES, BEAT_DIES, DEAD_FOR = (15.0, 50.0), 24.0, 3.0
 APPROVED_AT = 30.0
-#: Seconds until control has begun again and every node has been filled in turn.
-SETTLES = 15.0
 
 
 @dataclass
@@ -222,14 +220,10 @@ _OVERLAPS = """
 
 
 def _ratio(connection: Connection) -> float:
-    """How many times the capacity of Red was Blue's, while both had jobs waiting and control ran.
-
-    The seconds after a restart are left out: the window that the killed process had open is planned
-    first and by itself, so that one filling of the nodes may go out of turn (docs/protocols.md 2.6).
-    """
+    """How many times the capacity of Red was Blue's, while both had jobs waiting and control ran."""
     runs = [row for row in connection.execute(text(_RUNS)) if row.name in WEIGHTS]
     until = min(max(r.started for r in runs if r.name == name) for name in WEIGHTS)
-    alive = [0.0, *(at + DEAD_FOR + SETTLES for at in CONTROL_DIES)]
+    alive = [0.0, *(at + DEAD_FOR for at in CONTROL_DIES)]
     spans = zip(alive, (*CONTROL_DIES, until), strict=True)
     used = dict.fromkeys(WEIGHTS, 0.0)
     for begin, end in spans:
@@ -262,7 +256,7 @@ def _closing(engine: Engine) -> Iterator[str]:
     yield f"{ended} jobs ended successful, each started once"
     yield (
         f"while both had jobs waiting and control ran, Blue used {ratio:.2f} times the capacity"
-        f" that Red used (weights 3 and 1; {SETTLES:.0f} s after each restart left out)"
+        " that Red used (weights 3 and 1)"
     )
     yield f"{locked} jobs were for the locked host, {overlaps} pairs of them at once"
     for name, status, begin, end in steps:

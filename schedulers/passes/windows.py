@@ -26,7 +26,7 @@ from schedulers.passes.manager_pass import Applied, Ended, Pass
 log = logs.get(__name__)
 
 #: Items of the first windows of a pass; the last number goes on.
-SIZES: Final = (100, 500, 2_000)
+SIZES: Final = (100, 500, 4_000)
 #: Kills in a row over an open window at which it is halved.
 KILLS_TO_HALVE: Final = 2
 

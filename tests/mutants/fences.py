@@ -12,7 +12,7 @@ FENCE_MUTANTS: list[Mutant] = [
     Mutant(
         "a pass commits window by window",
         "schedulers/passes/windows.py",
-        "SIZES: Final = (100, 500, 2_000)",
+        "SIZES: Final = (100, 500, 4_000)",
         "SIZES: Final = (100_000,)",
         (f"{_FENCES}::test_a_pass_that_is_killed_loses_no_more_than_the_window_in_hand",),
     ),

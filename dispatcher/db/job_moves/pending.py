@@ -46,7 +46,7 @@ def start(connection: Connection, rows: Sequence[StartRow]) -> list[Started]:
                 AS v(job_id, dispatch_id, node_id, group_id), node
             WHERE job.id = v.job_id AND node.id = v.node_id
               AND job.status = 'pending' AND NOT job.cancel_requested
-            RETURNING job.id, job.dispatch_id, node.name
+            RETURNING job.id, node.name
             """
         ),
         {
@@ -56,7 +56,9 @@ def start(connection: Connection, rows: Sequence[StartRow]) -> list[Started]:
             "groups": [r.instance_group_id for r in rows],
         },
     )
-    return [Started(job_id, dispatch_id, name) for job_id, dispatch_id, name in moved]
+    # not returned by the statement: parsing them again takes longer than looking them up
+    dispatches = {r.job_id: r.dispatch_id for r in rows}
+    return [Started(job_id, dispatches[job_id], name) for job_id, name in moved]
 
 
 def begin(connection: Connection, job_ids: Sequence[int]) -> list[int]:

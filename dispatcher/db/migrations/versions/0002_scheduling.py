@@ -853,7 +853,11 @@ def upgrade() -> None:
         postgresql_where=sa.text("status = 'pending' AND kind = 'approval'"),
     )
     op.create_index(
-        op.f("ix_job_job_template_id_id"), "job", ["job_template_id", "id"], unique=False
+        op.f("ix_job_job_template_id_id"),
+        "job",
+        ["job_template_id", "id"],
+        unique=False,
+        postgresql_where=sa.text("job_template_id IS NOT NULL"),
     )
     op.create_index(
         "ix_job_project_updates",
