@@ -208,6 +208,10 @@ def test_a_run_and_its_relaunch_note_the_credentials(
         "credentials": [login],
     }
     job = api.http.post("/api/v2/runs/", json=body).json()["id"]
+    shown = [{"id": login, "name": "web"}]
+    assert api.http.get(f"/api/v2/jobs/{job}/").json()["summary_fields"]["credentials"] == shown
+    (listed,) = api.http.get("/api/v2/jobs/").json()["results"]
+    assert listed["summary_fields"]["credentials"] == shown
     api.http.post(f"/api/v2/jobs/{job}/cancel/")
     again = api.http.post(f"/api/v2/jobs/{job}/relaunch/")
     assert again.status_code == 201, again.text
