@@ -29,6 +29,7 @@ COMMANDS = {
     "down": "down",
     "status": "status",
     "migrate": "migrate",
+    "rotate-keys": "rotate_keys",
     "health": "health",
     "api": "roles",
     "beat": "roles",
