@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from psycopg2 import extensions
+from psycopg2 import InterfaceError, OperationalError, extensions
 from sqlalchemy import Connection
 
 from dispatcher import clock, logs
@@ -99,10 +99,19 @@ class WatchedConnection(extensions.connection):
         with _WATCHDOG.over(self, self.bound):
             super().commit()
 
+    # What SQLAlchemy does when a connection returns to the pool. On a lost one it is nothing: the
+    # server has rolled back, and the pool's ping finds it. Raised there, it would fail a caller who
+    # has its answer, and the connection's place in the pool would be gone for ever.
+
     def rollback(self) -> None:
-        """Give the transaction up."""
-        with _WATCHDOG.over(self, self.bound):
+        """Give the transaction up; a lost connection has none."""
+        with suppress(OperationalError, InterfaceError), _WATCHDOG.over(self, self.bound):
             super().rollback()
+
+    def set_isolation_level(self, level: int | None) -> None:
+        """Change the isolation level; on a lost connection the next statement says that it is."""
+        with suppress(OperationalError, InterfaceError), _WATCHDOG.over(self, self.bound):
+            super().set_isolation_level(level)
 
 
 class _WatchedCursor(extensions.cursor):

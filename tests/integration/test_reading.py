@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
 import pytest
-from sqlalchemy import Engine, bindparam, event, select, text
+from sqlalchemy import Connection, Engine, bindparam, event, select, text
 from sqlalchemy.exc import OperationalError
 
 from dispatcher.db import tables as t
-from dispatcher.db.engine import is_away, reading, transaction
+from dispatcher.db.engine import is_away, make_engine, reading, transaction
+from dispatcher.settings import Settings
 from tests.factories import make_job
 
 _SETTINGS = "SELECT current_setting('statement_timeout'), current_setting('lock_timeout')"
@@ -57,3 +61,21 @@ def test_a_read_is_one_round_trip_and_leaves_no_transaction_open(engine: Engine)
             ).scalar_one()
     assert state == "idle"
     assert len(sent) == 4
+
+
+@pytest.mark.parametrize("opened", [reading, transaction])
+def test_a_connection_that_dies_after_its_last_answer_fails_nobody_and_keeps_no_place(
+    settings: Settings, opened: Callable[..., AbstractContextManager[Connection]]
+) -> None:
+    single = make_engine(settings, application_name="single", pool_size=1, pool_timeout=1)
+    options = {"isolation": "REPEATABLE READ"} if opened is transaction else {}
+    for _ in range(3):
+        with opened(single, **options) as connection:
+            connection.execute(text("SELECT 1"))
+            # what ends a transaction is an answer too: the last one before the pool
+            if opened is transaction:
+                connection.commit()
+            # libpq has read the server's farewell together with that answer
+            connection.connection.dbapi_connection.close()  # type: ignore[union-attr]
+    assert single.pool.checkedout() == 0  # type: ignore[attr-defined]
+    single.dispose()
