@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import Connection, insert, select, text
 
 from dispatcher import clock
 from dispatcher.actions.idempotency import take_key
@@ -59,6 +59,7 @@ def launch_run(
     route: str = "runs",
     cipher: Cipher,
     launch_type: str = "manual",
+    organization: str = "Default",
 ) -> Launched:
     """Make the job of a playbook run.
 
@@ -69,6 +70,7 @@ def launch_run(
             commit is unknown.
         idempotency_key: the same key, route and request by the same principal is the same job.
         cipher: encrypts ``secret_vars``.
+        organization: name of the tenant, which exists.
 
     Raises:
         InvalidRequest: fields that are wrong; nothing is stored.
@@ -91,7 +93,15 @@ def launch_run(
         if earlier is not None:
             return Launched(earlier.job_id, earlier.uuid, False, Owed())
     _require_content(connection, request)
-    names = {"id": job_id, "uuid": uuid, "launched_by": principal, "launch_type": launch_type}
+    names = {
+        "id": job_id,
+        "uuid": uuid,
+        "launched_by": principal,
+        "launch_type": launch_type,
+        "organization_id": select(t.organization.c.id)
+        .where(t.organization.c.name == organization)
+        .scalar_subquery(),
+    }
     _insert_job(connection, prepared, names)
     _insert_input(connection, request, job_id, cipher)
     raise_counter(connection)
@@ -152,7 +162,6 @@ def _insert_job(connection: Connection, prepared: PreparedRun, names: Mapping[st
             **names,
             kind=Kind.PLAYBOOK,
             name=request.name or request.playbook,
-            organization_id=text("(SELECT id FROM organization WHERE name = 'Default')"),
             priority=request.priority,
             task_impact=impact(request, prepared.targets.count),
             forks=request.forks or DEFAULT_FORKS,
