@@ -192,11 +192,12 @@ def with_connection(text: str, variables: Mapping[str, str]) -> str:
     Raises:
         InventoryError: not an inventory.
     """
-    document = _flat_document(text)
+    document = _plain_document(text)
     if document is not None:
-        everything = document["all"]
+        everything = dict(_mapping(document.get("all")))
         everything["vars"] = {**variables, **_mapping(everything.get("vars"))}
-        return yaml.safe_dump(document, default_flow_style=False, sort_keys=False)
+        changed = {**document, "all": everything}
+        return yaml.safe_dump(changed, default_flow_style=False, sort_keys=False)
     given = parse_inventory(text).groups["all"].variables
     missing = {name: value for name, value in variables.items() if name not in given}
     if not missing:
@@ -223,13 +224,8 @@ def _flat_document(text: str) -> dict[str, Any] | None:
     """The document, if it has the form that can be changed; an empty file is an empty inventory."""
     if not text.strip():
         return {"all": {"children": None}}
-    if len(text) > _LONGEST:
-        raise InventoryError(f"more than {_LONGEST:,} characters")
-    try:
-        document = yaml.load(text, Loader=yaml.CSafeLoader)
-    except (yaml.YAMLError, RecursionError, ValueError):
-        return None
-    if not isinstance(document, dict) or set(document) != {"all"}:
+    document = _plain_document(text)
+    if document is None or set(document) != {"all"}:
         return None
     everything = document["all"]
     if everything is None:
@@ -251,6 +247,21 @@ def _name_by_text(section: dict[str, Any]) -> None:
     for name in ("children", "hosts"):
         if section.get(name):
             section[name] = {str(key): value for key, value in section[name].items()}
+
+
+def _plain_document(text: str) -> dict[str, Any] | None:
+    """The document, if it is a mapping in YAML without tags of Ansible's.
+
+    Raises:
+        InventoryError: too long.
+    """
+    if len(text) > _LONGEST:
+        raise InventoryError(f"more than {_LONGEST:,} characters")
+    try:
+        document = yaml.load(text, Loader=yaml.CSafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def _sections_fit(section: Mapping[str, Any]) -> bool:

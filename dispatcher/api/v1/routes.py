@@ -6,7 +6,7 @@ from html import escape
 from typing import Final
 
 from dispatcher import __version__
-from dispatcher.api.v1 import events, playbooks
+from dispatcher.api.v1 import events, inventory, metrics, playbooks, variables
 from dispatcher.api.v1.call import Call, Route
 from dispatcher.api.v1.envelope import Answer
 
@@ -33,4 +33,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "/api", page, "The page about the API"),
     *playbooks.ROUTES,
     *events.ROUTES,
+    *inventory.ROUTES,
+    *variables.ROUTES,
+    *metrics.ROUTES,
 )

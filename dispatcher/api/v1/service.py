@@ -21,7 +21,7 @@ from dispatcher.api.v1.routes import ROUTES
 from dispatcher.errors import ConfigurationError, DispatcherError
 
 _PREFIX: Final = "/api/v1"
-_OTHER: Final = frozenset({"/api"})
+_OTHER: Final = frozenset({"/api", "/metrics"})
 
 
 class RunnerService:
