@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+from dispatcher.api.v1 import old_runs
 from dispatcher.api.v1.call import Call, Route
 from dispatcher.api.v1.envelope import Answer, Refused
 from dispatcher.api.v1.playbooks import run_of
@@ -27,7 +29,7 @@ def list_events(call: Call) -> Answer:
     with call.caller.reading() as connection:
         run = run_of(connection, call)
         if run is None:
-            raise Refused("NOTFOUND", _UNKNOWN)
+            return _listed(old_runs.list_events(_old(call), filters, int(since)))
         headers = {"ETag": f'"{run.stored}"'}
         if call.headers.get("if-none-match") == headers["ETag"]:
             return Answer(code=304, headers=headers)
@@ -40,7 +42,24 @@ def list_events(call: Call) -> Answer:
         f"{counter}-{uuid}": _summary(event, host, task, role)
         for counter, uuid, event, host, task, role in rows
     }
-    return Answer("OK", "", {"events": events, "total_events": len(events)}, headers=headers)
+    return _listed(events, headers)
+
+
+def _listed(events: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Answer:
+    data = {"events": events, "total_events": len(events)}
+    return Answer("OK", "", data, headers=headers or {})
+
+
+def _old(call: Call) -> Path:
+    """The directory of a run of the old service.
+
+    Raises:
+        Refused: there is none of this name either.
+    """
+    directory = old_runs.find(call.root, call.parts["uuid"])
+    if directory is None:
+        raise Refused("NOTFOUND", _UNKNOWN)
+    return directory
 
 
 def _summary(event: str, host: str, task: str, role: str) -> dict[str, str]:
@@ -60,11 +79,18 @@ def show_event(call: Call) -> Answer:
     with call.caller.reading() as connection:
         run = run_of(connection, call)
         if run is None:
-            raise Refused("NOTFOUND", _UNKNOWN)
+            return _show_old(call)
         rows = run_summaries.read_events(connection, run, [int(found[1])] if found else [])
     if found is None or not rows or rows[0]["uuid"] != found[2]:
         raise Refused("NOTFOUND", "Event not found")
     return Answer("OK", "", raw_event(rows[0], call.parts["uuid"]))
+
+
+def _show_old(call: Call) -> Answer:
+    event = old_runs.read_event(_old(call), call.parts["event"])
+    if event is None:
+        raise Refused("NOTFOUND", "Event not found")
+    return Answer("OK", "", event)
 
 
 ROUTES: Final = (

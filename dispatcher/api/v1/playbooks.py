@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from dispatcher import logs
 from dispatcher.actions.cancel import cancel_job
 from dispatcher.actions.launch import Launched, launch_run, prepare_run
+from dispatcher.api.v1 import old_runs
 from dispatcher.api.v1.call import Call, Route
 from dispatcher.api.v1.envelope import Answer, Refused
 from dispatcher.api.v1.raw_events import raw_event
@@ -21,7 +22,7 @@ from dispatcher.db.run_summaries import ORGANIZATION, RunState
 from dispatcher.domain.launch import RunRequest
 from dispatcher.domain.outcome import FACTS
 from dispatcher.domain.runner_inventory import RunnerInventory, with_connection
-from dispatcher.errors import Conflict, NotCancelable, NotFound
+from dispatcher.errors import Conflict, InvalidRequest, NotCancelable, NotFound
 
 log = logs.get(__name__)
 
@@ -77,12 +78,18 @@ def _start(call: Call, tags: tuple[str, ...]) -> Answer:
     }
     try:
         uuid = _launch(call, request, call.ground.bundle.digest())
-    except Conflict as error:
-        if error.code != "content_missing":
+    except (Conflict, InvalidRequest) as error:
+        if not _is_of_the_bundle(error):
             raise
-        # removed since it was looked at: unused for long, or by hand
         uuid = _launch(call, request, call.ground.bundle.digest(again=True))
     return Answer("STARTED", "running", {"play_uuid": str(uuid)})
+
+
+def _is_of_the_bundle(error: Conflict | InvalidRequest) -> bool:
+    """Whether it was removed since, or is older than the playbook."""
+    if isinstance(error, Conflict):
+        return error.code == "content_missing"
+    return list(error.fields) == ["playbook"]
 
 
 def _connection(call: Call) -> dict[str, str]:
@@ -129,7 +136,7 @@ def show(call: Call) -> Answer:
     with call.caller.reading() as connection:
         run = run_of(connection, call)
         if run is None:
-            raise Refused("NOTFOUND", f"Playbook with UUID {call.parts['uuid']} not found")
+            return _show_old(call)
         failures = run_summaries.read_events(connection, run, run.failures.values())
     data = {
         "task": run.task,
@@ -142,6 +149,15 @@ def show(call: Call) -> Answer:
         "failures": {row["host_name"]: raw_event(row, call.parts["uuid"]) for row in failures},
     }
     return Answer("OK", word_of(run), data)
+
+
+def _show_old(call: Call) -> Answer:
+    """A run of the old service: how it ended is all that it left."""
+    uuid = call.parts["uuid"]
+    directory = old_runs.find(call.root, uuid)
+    if directory is None:
+        raise Refused("NOTFOUND", f"Playbook with UUID {uuid} not found")
+    return Answer("OK", old_runs.word_of(directory))
 
 
 def word_of(run: RunState) -> str:

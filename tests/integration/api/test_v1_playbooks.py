@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,7 +22,7 @@ from dispatcher.db import event_store, run_summaries
 from dispatcher.db import tables as t
 from dispatcher.db.event_store import Progress
 from dispatcher.settings import Settings
-from tests.api_server import Api, client
+from tests.api_server import Api, as_process, client
 from tests.factories import add_events, make_job, make_node
 from tests.runner_service import HELLO, UNKNOWN, make_root, said, serving
 
@@ -300,6 +303,29 @@ def test_between_two_looks_the_root_is_not_read(
     started(own)
 
 
+def test_a_playbook_that_is_newer_than_the_last_look_is_packed_all_the_same(
+    own: httpx.Client, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dispatcher.api.v1.root_bundle.LOOK_EVERY", 1000.0)
+    started(own)
+    (root / "project" / "new.yml").write_text(HELLO)
+    started(own, "new.yml")
+
+
+def test_a_file_of_variables_that_another_process_wrote_is_in_the_next_run(
+    own: httpx.Client,
+    settings: Settings,
+    engine: Engine,
+    root: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dispatcher.api.v1.root_bundle.LOOK_EVERY", 1000.0)
+    before = job_of(engine, started(own)).bundle_digest
+    with serving(settings, engine, root) as (other, _):
+        assert said(other.post("/api/v1/groupvars/osds", json={"a": 1}))[0] == 200
+    assert job_of(engine, started(own)).bundle_digest != before
+
+
 def test_a_bundle_that_was_removed_is_stored_again(own: httpx.Client, engine: Engine) -> None:
     started(own)
     with engine.begin() as connection:
@@ -530,6 +556,53 @@ def test_an_unknown_event_is_not_found(v1: httpx.Client, run: str, key: str) -> 
     assert said(v1.get(f"{run}/{key}")) == (404, "NOTFOUND", "Event not found", {})
 
 
+# -- runs of the old service
+
+OLD_EVENTS = {
+    "1-aa": {"event": "playbook_on_start", "event_data": {"playbook": "x"}},
+    "2-bb": {"event": "verbose", "stdout": "w"},
+    "10-cc": {"event": "runner_on_ok", "event_data": {"host": "h", "task": "t", "res": {"a": "b"}}},
+}
+
+
+@pytest.fixture
+def old_run(settings: Settings, v1: httpx.Client) -> Iterator[Path]:
+    assert v1
+    directory = settings.data_dir / "root" / "artifacts" / UNKNOWN
+    (directory / "job_events").mkdir(parents=True)
+    for key, event in OLD_EVENTS.items():
+        (directory / "job_events" / f"{key}.json").write_text(json.dumps(event))
+    (directory / "job_events" / "3-dd-partial.json").write_text("{}")
+    (directory / "job_events" / "4-ee.json").write_text("{")
+    yield directory
+    shutil.rmtree(directory)
+
+
+def test_how_a_run_of_the_old_service_ended_is_read(v1: httpx.Client, old_run: Path) -> None:
+    words = "The artifacts directory is incomplete!"
+    assert said(v1.get(f"{RUNS}/{UNKNOWN}")) == (404, "UNKNOWN", words, {})
+    (old_run / "status").write_text("successful")
+    assert said(v1.get(f"{RUNS}/{UNKNOWN}")) == (200, "OK", "successful", {})
+    assert said(v1.delete(f"{RUNS}/{UNKNOWN}"))[:2] == (404, "NOT ACTIVE")
+
+
+def test_events_of_a_run_of_the_old_service_are_read(v1: httpx.Client, old_run: Path) -> None:
+    url = f"/api/v1/jobs/{UNKNOWN}/events"
+    assert said(v1.get(url))[3]["events"] == {
+        "1-aa": {"event": "playbook_on_start"},
+        "2-bb": {"event": "verbose"},
+        "10-cc": {"event": "runner_on_ok", "host": "h", "task": "t"},
+    }
+    assert names(v1.get(f"{url}?a=b")) == ["2 verbose", "10 runner_on_ok"]
+    assert names(v1.get(f"{url}?a=c&since=1")) == ["2 verbose"]
+    assert said(v1.get(f"{url}/10-cc"))[3] == OLD_EVENTS["10-cc"]
+    assert said(v1.get(f"{url}/2-bb"))[3]["event_data"] == {}
+    shutil.rmtree(old_run / "job_events")
+    assert names(v1.get(url)) == []
+    for key in ("4-ee", "x", "../../../env/ssh_key", "1-..%2f"):
+        assert said(v1.get(f"{url}/{key}"))[0] == 404
+
+
 # -- the envelope
 
 
@@ -592,6 +665,27 @@ def test_several_processes_answer_alike(settings: Settings, engine: Engine, root
         assert said(two.get(f"{RUNS}/{uuid}")) == said(one.get(f"{RUNS}/{uuid}"))
         assert said(two.delete(f"{RUNS}/{uuid}"))[0] == 200
         assert said(one.get(f"{RUNS}/{uuid}"))[2] == "canceled"
+
+
+def test_three_processes_one_of_them_killed_lose_no_run(
+    settings: Settings, engine: Engine, root: Path, data_dir: Path
+) -> None:
+    def process(number: int) -> Any:
+        own = data_dir / f"p{number}"
+        own.mkdir()
+        changes = {"v1_root": root, "data_dir": own, "key_file": settings.data_dir / "cluster.key"}
+        return as_process(settings.model_copy(update=changes), engine)
+
+    with ExitStack() as stack:
+        apis = [stack.enter_context(process(number)) for number in range(3)]
+        runs = [started(apis[n % 3].anonymous) for n in range(7)]
+        assert apis[2].process is not None
+        apis[2].process.kill()
+        runs += [started(apis[n % 2].anonymous) for n in range(4)]
+        for api in apis[:2]:
+            for uuid in runs:
+                assert said(api.anonymous.get(f"{RUNS}/{uuid}"))[:3] == (200, "OK", "running")
+                assert said(api.anonymous.get(f"/api/v1/jobs/{uuid}/events"))[0] == 200
 
 
 # -- who may call
