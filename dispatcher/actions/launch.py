@@ -15,6 +15,7 @@ from dispatcher import clock
 from dispatcher.actions.idempotency import take_key
 from dispatcher.actions.launched import Launched as Launched
 from dispatcher.broker.messages import Manager, Owed, wake
+from dispatcher.db import run_summaries
 from dispatcher.db import tables as t
 from dispatcher.db.change import raise_counter
 from dispatcher.domain.bundle import candidates
@@ -60,6 +61,7 @@ def launch_run(
     cipher: Cipher,
     launch_type: str = "manual",
     organization: str = "Default",
+    summarized: bool = False,
 ) -> Launched:
     """Make the job of a playbook run.
 
@@ -71,6 +73,7 @@ def launch_run(
         idempotency_key: the same key, route and request by the same principal is the same job.
         cipher: encrypts ``secret_vars``.
         organization: name of the tenant, which exists.
+        summarized: whether a summary is kept with its events, as REST v1 wants it.
 
     Raises:
         InvalidRequest: fields that are wrong; nothing is stored.
@@ -104,6 +107,8 @@ def launch_run(
     }
     _insert_job(connection, prepared, names)
     _insert_input(connection, request, job_id, cipher)
+    if summarized:
+        run_summaries.create(connection, job_id)
     raise_counter(connection)
     return Launched(job_id, uuid, True, wake(Manager.TASK))
 

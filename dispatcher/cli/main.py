@@ -27,6 +27,7 @@ COMMANDS = {
     "down": "down",
     "status": "status",
     "migrate": "migrate",
+    "migrate-runner-service": "migrate_runner_service",
     "health": "health",
     "api": "roles",
     "beat": "roles",

@@ -143,9 +143,7 @@ class RunnerInventory:
 
     def text(self) -> str:
         """The inventory as it is written."""
-        return yaml.safe_dump(
-            self._writable_document(), default_flow_style=False, sort_keys=False, allow_unicode=True
-        )
+        return _dumped(self._writable_document())
 
     # -- the document
 
@@ -196,8 +194,7 @@ def with_connection(text: str, variables: Mapping[str, str]) -> str:
     if document is not None:
         everything = dict(_mapping(document.get("all")))
         everything["vars"] = {**variables, **_mapping(everything.get("vars"))}
-        changed = {**document, "all": everything}
-        return yaml.safe_dump(changed, default_flow_style=False, sort_keys=False)
+        return _dumped({**document, "all": everything})
     given = parse_inventory(text).groups["all"].variables
     missing = {name: value for name, value in variables.items() if name not in given}
     if not missing:
@@ -206,6 +203,17 @@ def with_connection(text: str, variables: Mapping[str, str]) -> str:
         # a mapping whose tags only Ansible knows: it goes on as it is
         return text
     return f"{text.rstrip()}\n\n[all:vars]\n" + "".join(f"{k}={v!r}\n" for k, v in missing.items())
+
+
+def _dumped(document: Any) -> str:
+    text: str = yaml.dump(
+        document,
+        Dumper=yaml.CSafeDumper,
+        default_flow_style=False,
+        sort_keys=False,
+        allow_unicode=True,
+    )
+    return text
 
 
 def _is_yaml(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -10,21 +9,13 @@ from typing import Any, Final
 import yaml
 
 from dispatcher import logs
+from dispatcher.domain.runner_config import TAKEN, value_problem
 from dispatcher.errors import ConfigurationError
 from dispatcher.settings import Settings
 
 log = logs.get(__name__)
 
 DEFAULT_SSH_TIMEOUT: Final = 2.0
-#: Keys of an old configuration that are taken, with what they must be.
-TAKEN: Final[Mapping[str, tuple[type, ...]]] = {
-    "playbooks_root_dir": (str,),
-    "ssh_private_key": (str,),
-    "ssh_checks": (bool,),
-    "ssh_timeout": (int, float),
-    "target_user": (str,),
-    "port": (int,),
-}
 
 
 @dataclass(frozen=True)
@@ -93,10 +84,7 @@ def _read_old(path: Path) -> dict[str, Any]:
         log.warning("old_settings_ignored", names=ignored, file=str(path))
     taken = {name: value for name, value in document.items() if name in TAKEN}
     for name, value in taken.items():
-        if not isinstance(value, TAKEN[name]) or (
-            isinstance(value, bool) and bool not in TAKEN[name]
-        ):
-            raise ConfigurationError(f"DISPATCHER_V1_CONFIG: {path}: {name}: wrong kind of value")
-    if not 0 <= taken.get("port", 0) <= 65535 or not 0 < taken.get("ssh_timeout", 1) <= 60:
-        raise ConfigurationError(f"DISPATCHER_V1_CONFIG: {path}: port or ssh_timeout: out of range")
+        problem = value_problem(name, value)
+        if problem is not None:
+            raise ConfigurationError(f"DISPATCHER_V1_CONFIG: {path}: {name}: {problem}")
     return taken

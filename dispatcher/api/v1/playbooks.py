@@ -106,16 +106,15 @@ def _launch(call: Call, fields: dict[str, Any], digest: str) -> UUID:
 
     def act(connection: Connection, principal: str, uuid: UUID) -> Launched:
         run_summaries.ensure_organization(connection)
-        launched = launch_run(
+        return launch_run(
             connection,
             run,
             principal=principal,
             uuid=uuid,
             cipher=call.caller.services.cipher,
             organization=ORGANIZATION,
+            summarized=True,
         )
-        run_summaries.create(connection, launched.job_id)
-        return launched
 
     _, launched = launch_and_read(call.caller, act, lambda connection, job_id: job_id)
     return launched.uuid

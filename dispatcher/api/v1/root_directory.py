@@ -8,10 +8,11 @@ its own. That file's time tells every process that something was changed.
 from __future__ import annotations
 
 import fcntl
+import math
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +32,7 @@ LOCK_FILE: Final = ".dispatcher.lock"
 _PATIENCE: Final = 2.0
 _STEP: Final = 0.02
 _LARGEST: Final = 5_000_000
+_DEEPEST: Final = 100
 
 
 class Locked(DispatcherError):
@@ -153,7 +155,24 @@ def read_variables(path: Path) -> Any:
         value = yaml.load(text, Loader=yaml.CSafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError):
         raise Unreadable(f"{path.name}: not plain YAML") from None
-    return {} if value is None else value
+    return {} if value is None else plain(value)
+
+
+def plain(value: Any, depth: int = 0) -> Any:
+    """A value of YAML as JSON has it: keys are texts, and what JSON has no form for is one too.
+
+    Raises:
+        Unreadable: nested too deeply, or in itself.
+    """
+    if depth > _DEEPEST:
+        raise Unreadable("a value is nested too deeply")
+    if isinstance(value, Mapping):
+        return {str(key): plain(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [plain(each, depth + 1) for each in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def write_variables(path: Path, value: Any) -> None:

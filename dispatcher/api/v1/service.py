@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Final
 from urllib.parse import parse_qsl
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -21,6 +21,9 @@ from dispatcher.api.v1.routes import ROUTES
 from dispatcher.errors import ConfigurationError, DispatcherError
 
 _PREFIX: Final = "/api/v1"
+#: Threads for v1's calls; most parameters of one.
+_THREADS: Final = 40
+_PARAMETERS: Final = 100
 _OTHER: Final = frozenset({"/api", "/metrics"})
 
 
@@ -30,6 +33,8 @@ class RunnerService:
     def __init__(self, app: ASGIApp, *, ground: Ground) -> None:
         self._app = app
         self._ground = ground
+        # its own: SSH checks that hang keep no other request waiting for a thread
+        self._threads = CapacityLimiter(_THREADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not _is_ours(scope["path"]):
@@ -37,19 +42,21 @@ class RunnerService:
             return
         request = Request(scope, receive)
         try:
-            answer = await self._answer(request)
+            response = (await self._answer(request)).response()
         except ClientDisconnect:
             raise  # nobody is left to be answered
         except Exception as error:
             request_id = scope.get("state", {}).get("request_id", "")
-            answer = answer_to(error, request_id)
-        await answer.response()(scope, receive, send)
+            response = answer_to(error, request_id).response()
+        await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Answer:
         body = await request.body()
         headers = {name.lower(): value for name, value in request.headers.items()}
         client = request.client.host if request.client else None
-        return await to_thread.run_sync(self._called, request.scope, client, headers, body)
+        return await to_thread.run_sync(
+            self._called, request.scope, client, headers, body, limiter=self._threads
+        )
 
     def _called(
         self, scope: Scope, client: str | None, headers: dict[str, str], body: bytes
@@ -65,13 +72,7 @@ class RunnerService:
             allowed.add(route.method)
             if route.method == method:
                 scope["route"] = SimpleNamespace(path=route.template)
-                query: dict[str, str] = {}
-                for name, value in parse_qsl(
-                    scope["query_string"].decode("latin-1"),
-                    keep_blank_values=True,
-                    max_num_fields=1000,
-                ):
-                    query.setdefault(name, value)
+                query = _read_query(scope["query_string"])
                 caller = KnownCaller(services, principal)
                 return route.endpoint(Call(self._ground, caller, parts, query, headers, body))
         if allowed:
@@ -82,6 +83,23 @@ class RunnerService:
                 headers={"Allow": ", ".join(sorted(allowed))},
             )
         raise Refused("NOTFOUND", "The requested URL was not found on the server.")
+
+
+def _read_query(raw: bytes) -> dict[str, str]:
+    """The first value of each parameter.
+
+    Raises:
+        Refused: too many.
+    """
+    query: dict[str, str] = {}
+    try:
+        for name, value in parse_qsl(
+            raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_PARAMETERS
+        ):
+            query.setdefault(name, value)
+    except ValueError:
+        raise Refused("INVALID", f"more than {_PARAMETERS} parameters") from None
+    return query
 
 
 def _is_ours(path: str) -> bool:

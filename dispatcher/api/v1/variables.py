@@ -9,7 +9,12 @@ from typing import Any, Final
 from dispatcher.api.v1.call import Call, Route
 from dispatcher.api.v1.envelope import Answer, Refused
 from dispatcher.api.v1.inventory import changing, read
-from dispatcher.api.v1.root_directory import Locked, read_variables, write_variables
+from dispatcher.api.v1.root_directory import (
+    Locked,
+    plain,
+    read_variables,
+    write_variables,
+)
 from dispatcher.domain.runner_inventory import NoSuchGroup, NoSuchHost
 
 _TRY_LATER: Final = "Unable to lock the inventory file, try later"
@@ -19,7 +24,7 @@ def _show(file: Path, from_inventory: Callable[[], dict[str, Any]], absent: str)
     found = read_variables(file)
     if found is None:
         try:
-            found = from_inventory()
+            found = plain(from_inventory())
         except (NoSuchGroup, NoSuchHost):
             raise Refused("NOTFOUND", absent) from None
     return Answer(data={"vars": found})

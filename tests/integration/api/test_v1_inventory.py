@@ -354,6 +354,26 @@ def test_a_file_that_only_ansible_can_read_is_no_fault(v1: httpx.Client, root: P
     assert said(v1.get("/api/v1/groupvars/osds"))[:2] == (400, "INVALID")
 
 
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("2020-01-01: {1: .nan}\n", 200),
+        ("a: !!binary aGk=\nb: !!set {x}\n", 200),
+        ("a: &a [*a]\n", 400),
+        ("? [1, 2]\n: x\n", 400),
+        ("[" * 5000, 400),
+    ],
+)
+def test_values_that_json_has_no_form_for_are_no_fault(
+    v1: httpx.Client, root: Path, text: str, code: int
+) -> None:
+    (root / "project" / "group_vars").mkdir(exist_ok=True)
+    (root / "project" / "group_vars" / "osds.yml").write_text(text)
+    assert said(v1.get("/api/v1/groupvars/osds"))[0] == code
+    (root / "inventory" / "hosts").write_text("all: {children: {g: {vars: {2020-01-01: .inf}}}}")
+    assert said(v1.get("/api/v1/groupvars/g"))[3] == {"vars": {"2020-01-01": "inf"}}
+
+
 # -- the SSH check
 
 

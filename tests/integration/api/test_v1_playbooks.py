@@ -16,15 +16,17 @@ import httpx
 import pytest
 from sqlalchemy import Engine, select, text, update
 
-from dispatcher import clock
+from dispatcher import clock, health
 from dispatcher.api.v1.routes import ROUTES
 from dispatcher.db import event_store, run_summaries
 from dispatcher.db import tables as t
 from dispatcher.db.event_store import Progress
+from dispatcher.errors import Unavailable
 from dispatcher.settings import Settings
-from tests.api_server import Api, as_process, client
+from tests.api_server import Api, as_process, client, start_process
 from tests.factories import add_events, make_job, make_node
 from tests.runner_service import HELLO, UNKNOWN, make_root, said, serving
+from tests.waiting import wait_until
 
 RUNS = "/api/v1/playbooks"
 
@@ -646,6 +648,43 @@ def test_a_fault_of_ours_is_an_envelope_without_words_of_ours(
     code, status, msg, _ = said(v1.get(f"{RUNS}/{UNKNOWN}"))
     assert (code, status) == (500, "FAILED")
     assert "secret" not in msg
+
+
+def test_while_the_database_is_away_clients_are_told_to_ask_again(
+    v1: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise Unavailable("the database is not available")
+
+    monkeypatch.setattr("dispatcher.db.run_summaries.read", away)
+    answer = v1.get(f"{RUNS}/{UNKNOWN}")
+    assert said(answer) == (503, "UNKNOWN", "the database is not available", {})
+    assert answer.headers["Retry-After"] == "5"
+
+
+def test_too_many_parameters_are_refused(v1: httpx.Client, run: str) -> None:
+    query = "&".join(f"a{number}=x" for number in range(200))
+    assert said(v1.get(f"{run}?{query}"))[:2] == (400, "INVALID")
+
+
+def test_variables_of_a_run_are_not_in_the_log(
+    settings: Settings, engine: Engine, root: Path
+) -> None:
+    process = start_process(settings.model_copy(update={"v1_root": root, "log_level": "debug"}))
+    try:
+        here = wait_until(
+            lambda: (s := health.read(settings.data_dir, "api")) and s.pid == process.pid and s.url,
+            what="the server has said where it listens",
+        )
+        with client(str(here), None) as http:
+            started(http, json={"password": "a-secret-of-mine"})
+            http.post(f"{RUNS}/hello.yml", json={"-": "a-secret-of-mine"})
+            http.post("/api/v1/groupvars/osds", json={"password": "a-secret-of-mine"})
+    finally:
+        process.terminate()
+        _, log = process.communicate(timeout=10)
+    assert b"job_launched" in log
+    assert b"a-secret-of-mine" not in log
 
 
 def test_the_page_about_the_api_names_every_route(v1: httpx.Client) -> None:
