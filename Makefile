@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test check bench mutants faults test-apt format
+.PHONY: help run up test check bench records mutants faults test-apt format
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,7 +43,7 @@ format: $(STAMP) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-mutants: $(STAMP) ## break the planners' rules one by one; a survivor fails
+mutants: $(STAMP) ## break rules and fences one by one; a survivor fails
 	$(BIN)/python -m tests.mutants
 
 faults: $(STAMP) ## break a cluster at random for SECONDS (600) from SEED, then audit every job
@@ -51,3 +51,6 @@ faults: $(STAMP) ## break a cluster at random for SECONDS (600) from SEED, then 
 
 bench: $(STAMP) ## measure, print a table, write build/bench.json
 	$(BIN)/python -m benchmarks
+
+records: $(STAMP) ## play the example of docs/scheduling.md and write its timeline there
+	$(BIN)/python -m benchmarks.record

@@ -75,6 +75,7 @@ def _pending(chance: random.Random, id: int, hosts: int) -> PendingJob:
         name="site.yml",
         organization_id=1,
         rank=NOW.timestamp() - 120 + id / 100,
+        held_since=NOW.timestamp() - 120 + id / 100,
         task_impact=chance.choice([2, 3, 4, 6, 6, 6, 21]),
         forks=5,
         preferred_groups=(chance.randint(1, 5), 6),

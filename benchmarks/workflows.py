@@ -50,8 +50,7 @@ def _figure(name: str, times: list[float], unit: str) -> Figure:
 
 def _nothing_to_do(engine: Engine, runner: Runner) -> tuple[list[float], list[float]]:
     with engine.begin() as connection:
-        template = _template(connection, "chain", chain=True)
-        workflows = _begin(connection, template, WORKFLOWS)
+        workflows = _begin(connection, template(connection, "chain", chain=True), WORKFLOWS)
     _settle(runner)
     fruitless, touched = [], []
     for _ in range(ROUNDS):
@@ -71,8 +70,8 @@ def _nothing_to_do(engine: Engine, runner: Runner) -> tuple[list[float], list[fl
 def _spawn(engine: Engine, runner: Runner, number: int) -> float:
     """One pass in which 100 workflows get 10 jobs each, of a job template."""
     with engine.begin() as connection:
-        template = _template(connection, f"wide {number}", chain=False)
-        _begin(connection, template, SPAWNED // NODES)
+        wide = template(connection, f"wide {number}", chain=False)
+        _begin(connection, wide, SPAWNED // NODES)
         before = _jobs(connection)
     time = _timed(runner)
     with engine.connect() as connection:
@@ -113,7 +112,7 @@ def _begin(connection: Connection, template: int, count: int) -> list[int]:
     return ids
 
 
-def _template(connection: Connection, name: str, *, chain: bool) -> int:
+def template(connection: Connection, name: str, *, chain: bool) -> int:
     """Ten nodes that run a job template, one after another or all at once."""
     organization = connection.execute(text("SELECT min(id) FROM organization")).scalar_one()
     named = {"organization_id": organization, "name": name}
@@ -127,11 +126,19 @@ def _template(connection: Connection, name: str, *, chain: bool) -> int:
     ).scalar_one()
     job_template = connection.execute(
         insert(t.job_template)
-        .values(**named, project_id=project, inventory_id=inventory, playbook="site.yml")
+        .values(
+            **named,
+            project_id=project,
+            inventory_id=inventory,
+            playbook="site.yml",
+            allow_simultaneous=True,
+        )
         .returning(t.job_template.c.id)
     ).scalar_one()
     workflow = connection.execute(
-        insert(t.workflow_job_template).values(**named).returning(t.workflow_job_template.c.id)
+        insert(t.workflow_job_template)
+        .values(**named, allow_simultaneous=True)
+        .returning(t.workflow_job_template.c.id)
     ).scalar_one()
     nodes = [NodeSpec(f"step {n}", "job_template", job_template) for n in range(NODES)]
     edges = [(f"step {n}", f"step {n + 1}", "success") for n in range(NODES - 1)]

@@ -61,10 +61,10 @@ MESSAGES_IGNORED = Counter(
 # -- recovery
 RECOVERED = Counter(
     "dispatcher_recovered_total",
-    "Jobs and nodes that recovery acted on: returned, resubmitted, node_lost, suspect, lost",
+    "Jobs and nodes that recovery acted on: returned, resubmitted, node_lost, retried, suspect, lost",
     ["action"],
 )
-for _action in ("returned", "resubmitted", "node_lost", "suspect", "lost"):
+for _action in ("returned", "resubmitted", "node_lost", "retried", "suspect", "lost"):
     # from 0 on: what appears with its first increase has not increased for Prometheus
     RECOVERED.labels(_action)
 

@@ -150,8 +150,13 @@ class Settings(BaseSettings):
         ge=0,
         description="Seconds after which a job that is kept waiting is not overtaken any more on what it waits for.",
     )
+    lock_cooldown: float = Field(
+        30.0,
+        ge=0,
+        description="Seconds for which the exclusive host locks of a run that was stopped by force are kept after its end.",
+    )
     start_limit: int = Field(0, ge=0, description="Most starts in one pass; 0: no limit.")
-    pass_rows: int = Field(20_000, ge=100, description="Most pending jobs read in one pass.")
+    pass_rows: int = Field(10_000, ge=100, description="Most pending jobs read in one pass.")
     submission_grace: float = Field(
         20.0, ge=1, description="Seconds a job stays waiting before its submission is repeated."
     )
@@ -159,6 +164,11 @@ class Settings(BaseSettings):
         30.0,
         ge=2,
         description="Seconds a job stays waiting on a node that does not report it queued before it is returned.",
+    )
+    keep_jobs_days: float = Field(
+        30.0,
+        ge=0,
+        description="Days for which finished jobs are kept, with their events and results; 0: for ever.",
     )
     max_strikes: int = Field(
         3, ge=1, description="Failed tries to handle one job in a pass before it is ended in error."

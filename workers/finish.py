@@ -22,7 +22,7 @@ from dispatcher.db.workflow_touches import touch_workflows_of
 from dispatcher.domain.outcome import Outcome
 from dispatcher.domain.status import Status
 from dispatcher.errors import RunDirectoryError, Unavailable
-from dispatcher.metrics import JOBS_FINISHED, KILLED_PROCESSES
+from dispatcher.metrics import JOBS_FINISHED, KILLED_PROCESSES, RECOVERED
 from workers import leftovers
 from workers.outcome import Evidence, decide
 from workers.run_dir import Result
@@ -239,7 +239,7 @@ def after_final(connection: Connection, done: Sequence[job_moves.Finished]) -> F
     """What belongs to the end of jobs besides their rows; the last statements of a transaction."""
     if not done:
         return Finished((), Owed())
-    touched = touch_workflows_of(connection, [job.job_id for job in done])
+    touched = touch_workflows_of(connection, [job.in_workflow for job in done])
     raise_counter(connection)
     owed = wake(Manager.TASK, *((Manager.WORKFLOW,) if touched else ()))
     return Finished(tuple(done), owed)
@@ -249,3 +249,5 @@ def count_final(finished: Finished) -> None:
     """Count final statuses, once they are committed."""
     for job in finished.jobs:
         JOBS_FINISHED.labels(str(job.outcome)).inc()
+        if job.retry_id is not None:
+            RECOVERED.labels("retried").inc()

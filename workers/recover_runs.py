@@ -235,7 +235,7 @@ class Recovery:
             ]
             finished = finish.after_final(connection, [job for job in done if job is not None])
         for job in finished.jobs:
-            self._log.error("a run is lost", job_id=job.job_id)
+            self._log.error("a run is lost", job_id=job.job_id, retry=job.retry_id)
         finish.count_final(finished)
         return finished.owed
 

@@ -49,8 +49,13 @@ class Case:
     seconds: float | None = None
 
 
-def read_case(connection: Connection, job_id: int, *, reserve_after: float) -> Case:
+def read_case(
+    connection: Connection, job_id: int, *, reserve_after: float, lock_cooldown: float
+) -> Case:
     """Read everything that an explanation needs; to be called in one snapshot.
+
+    Args:
+        reserve_after, lock_cooldown: the settings of these names.
 
     Raises:
         NotFound: there is no such job.
@@ -61,7 +66,9 @@ def read_case(connection: Connection, job_id: int, *, reserve_after: float) -> C
     if row.status == Status.RUNNING:
         return Case(row, seconds=explain_rows.expected_seconds(connection, row))
     if row.status == Status.PENDING:
-        found = explain_rows.read_backlog(connection, row, reserve_after=reserve_after)
+        found = explain_rows.read_backlog(
+            connection, row, reserve_after=reserve_after, lock_cooldown=lock_cooldown
+        )
         return Case(row, found)
     return Case(row)
 

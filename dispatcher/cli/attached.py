@@ -71,9 +71,10 @@ def stay_with(client: Client, job_id: int, *, as_json: bool, cancel_on_interrupt
             if signals.count > obeyed:
                 obeyed += 1
                 if not cancel_on_interrupt or obeyed > 1:
-                    output.say(f"detached; job {job_id} goes on: dispatcher jobs follow {job_id}")
+                    now = screen.job_id or job_id
+                    output.say(f"detached; job {now} goes on: dispatcher jobs follow {now}")
                     return DETACHED
-                _cancel(client, job_id)
+                _cancel(client, screen.job_id or job_id)
             try:
                 update = updates.get(timeout=_LOOK)
             except queue.Empty:
@@ -105,11 +106,28 @@ def _cancel(client: Client, job_id: int) -> None:
     try:
         # not tried for long: a second Ctrl-C is obeyed only after it
         with Client(client.connection.another(patience=5.0)) as own:
-            own.cancel(job_id)
+            _cancel_newest(own, job_id)
     except NotCancelable:
         output.say(f"job {job_id} has ended already")
     except DispatcherError as error:
         output.say(f"the cancel could not be asked for: {error}")
+
+
+def _cancel_newest(client: Client, job_id: int) -> None:
+    """Cancel the job, or the one that repeats it since it was lost.
+
+    Raises:
+        NotCancelable: it has ended, and nothing repeats it.
+    """
+    while True:
+        try:
+            client.cancel(job_id)
+            return
+        except NotCancelable:
+            retry = client.job(job_id).retried_by
+            if retry is None:
+                raise
+            job_id = retry
 
 
 class _Screen:
@@ -128,11 +146,18 @@ class _Screen:
         if isinstance(update, Job):
             self.job = update
             if not self._as_json:
+                if update.retried_by is not None:
+                    self._log.end()
                 self._tell(update)
         if self._as_json:
             output.print_json(update.raw)
         elif isinstance(update, JobEvent):
             self._log.write(update)
+
+    @property
+    def job_id(self) -> int | None:
+        """The job that was shown last, or the one that repeats it; None: nothing was shown."""
+        return None if self.job is None else self.job.retried_by or self.job.id
 
     def end(self) -> None:
         """Everything has been shown."""
@@ -151,6 +176,8 @@ def state_in_words(job: Job) -> str:
         return f"job {job.id} is pending: {job.explanation}" if job.explanation else ""
     if job.status == "running":
         return f"job {job.id} runs on {job.node}"
+    if job.retried_by is not None:
+        return f"job {job.id} was lost with node {job.node}; job {job.retried_by} repeats it"
     return ""
 
 
@@ -166,6 +193,8 @@ def recap(client: Client, job: Job) -> str:
         words += f": {hosts}"
     if job.explanation:
         words += f": {job.explanation}"
+    if job.retried_by is not None:
+        words += f"; job {job.retried_by} repeats it"
     return words
 
 

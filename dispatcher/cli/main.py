@@ -23,6 +23,8 @@ COMMANDS = {
     "explain": "explain",
     "node": "nodes",
     "token": "tokens",
+    "simulate": "simulations",
+    "trace": "simulations",
     "up": "up",
     "down": "down",
     "status": "status",

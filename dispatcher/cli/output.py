@@ -81,6 +81,7 @@ class Log:
         """End a line that the log left open."""
         if self._within_line:
             emit("\n")
+            self._within_line = False
 
 
 def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:

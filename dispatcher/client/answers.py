@@ -22,6 +22,7 @@ class Job:
         node: where it runs or ran; empty before.
         elapsed: seconds it has run.
         outcome: the reason of a final status; empty before.
+        retried_by: the job that repeats it, because it was lost with its node.
     """
 
     id: int
@@ -34,6 +35,7 @@ class Job:
     created: str
     started: str
     finished: str
+    retried_by: int | None
     raw: Mapping[str, Any] = field(repr=False)
 
     @classmethod
@@ -49,6 +51,7 @@ class Job:
             created=_text(body, "created"),
             started=_text(body, "started"),
             finished=_text(body, "finished"),
+            retried_by=body.get("retried_by"),
             raw=body,
         )
 

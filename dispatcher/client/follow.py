@@ -46,6 +46,9 @@ Update = Job | JobEvent | Interruption
 def follow(client: Client, job_id: int, *, after: int = 0) -> Iterator[Update]:
     """Everything that happens to a job until it has ended; the last update is the final job.
 
+    A job that was lost with its node and is repeated is followed by its retry: the updates go on
+    with that job, whose events begin at 1 again.
+
     Args:
         client: its patience decides how long a server that is away is waited for.
         after: counter of the last event known; 0: from the start.
@@ -63,7 +66,10 @@ def follow(client: Client, job_id: int, *, after: int = 0) -> Iterator[Update]:
             last = events[-1].counter
         yield job
         if job.final:
-            return
+            if job.retried_by is None:
+                return
+            job_id, last, pause = job.retried_by, 0, _FIRST_PAUSE
+            continue
         listened = last
         try:
             for update in _listen(client, job, after=last):

@@ -105,8 +105,17 @@ def transaction(
     lock_timeout: float = 2.0,
     idle_timeout: float = 5.0,
     isolation: Literal["READ COMMITTED", "REPEATABLE READ"] = "READ COMMITTED",
+    durable: bool = True,
 ) -> Iterator[Connection]:
-    """One transaction with its time-outs (seconds); commits when the block ends without error."""
+    """One transaction with its time-outs (seconds); commits when the block ends without error.
+
+    Args:
+        engine: where.
+        statement_timeout, lock_timeout, idle_timeout: of the server, for this transaction.
+        isolation: what it sees.
+        durable: False: nothing waits for the disk, and a crash of the server within the next second
+            may undo it, though nobody sees it undone before.
+    """
     with (
         engine.connect().execution_options(isolation_level=isolation) as connection,
         bounded(connection, statement_timeout),
@@ -117,6 +126,7 @@ def transaction(
                 "SELECT set_config('statement_timeout', :statement, true),"
                 " set_config('lock_timeout', :lock, true),"
                 " set_config('idle_in_transaction_session_timeout', :idle, true)"
+                + ("" if durable else ", set_config('synchronous_commit', 'off', true)")
             ),
             {
                 "statement": f"{int(statement_timeout * 1000)}ms",

@@ -52,7 +52,9 @@ def read_row(connection: Connection, job_id: int) -> Row[Any] | None:
     ).one_or_none()
 
 
-def read_backlog(connection: Connection, row: Row[Any], *, reserve_after: float) -> Backlog | None:
+def read_backlog(
+    connection: Connection, row: Row[Any], *, reserve_after: float, lock_cooldown: float
+) -> Backlog | None:
     """The backlog around a candidate of the TaskManager; None when the job is none.
 
     Args:
@@ -62,7 +64,9 @@ def read_backlog(connection: Connection, row: Row[Any], *, reserve_after: float)
     if not found:
         return None
     (job,) = found
-    world = snapshots.read_world(connection, reserve_after=reserve_after)
+    world = snapshots.read_world(
+        connection, reserve_after=reserve_after, lock_cooldown=lock_cooldown
+    )
     head, _, more = snapshots.read_candidates(connection, {}, HEAD)
     unread = 0
     if more and all(other.id != job.id for other in head):

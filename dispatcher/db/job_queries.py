@@ -53,6 +53,8 @@ _ELAPSED = func.coalesce(
 _MODIFIED = func.greatest(
     job.c.created, job.c.waiting_since, job.c.started, job.c.canceled_on, job.c.finished
 )
+_RETRY = job.alias("retry")
+_RETRIED_BY = select(_RETRY.c.id).where(_RETRY.c.retry_of == job.c.id).scalar_subquery()
 _FAILED = job.c.status.in_(sorted(FINAL - {Status.SUCCESSFUL}))
 
 
@@ -98,6 +100,7 @@ _OWN_COLUMNS: Final = (
     job.c.explanation,
     job.c.events_complete,
     job.c.retry_of,
+    _RETRIED_BY.label("retried_by"),
     job.c.organization_id,
     job.c.instance_group_id,
     job.c.dispatch_id,
@@ -241,6 +244,7 @@ class JobState:
         job_day: the events' partition.
         stored: events that are stored; their counters are 1 … stored.
         pending_reason, explanation: why it waits, why it ended so.
+        retried_by: the job that repeats it, because it was lost with its node.
     """
 
     id: int
@@ -252,6 +256,7 @@ class JobState:
     events_complete: bool
     pending_reason: Mapping[str, Any] | None
     explanation: str
+    retried_by: int | None = None
 
     @property
     def final(self) -> bool:
@@ -261,7 +266,8 @@ class JobState:
 
 _STATE = (
     "SELECT job.id, job.status, job.outcome, job.job_day, coalesce(job_progress.stored, 0),"
-    " job.cancel_requested, job.events_complete, job.pending_reason, job.explanation"
+    " job.cancel_requested, job.events_complete, job.pending_reason, job.explanation,"
+    " (SELECT id FROM job AS retry WHERE retry.retry_of = job.id)"
     " FROM job LEFT JOIN job_progress ON job_progress.job_id = job.id"
 )
 

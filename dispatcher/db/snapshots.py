@@ -9,10 +9,12 @@ from typing import Any, Final
 from sqlalchemy import Connection, text
 
 from dispatcher.domain.capacity import node_capacity
+from dispatcher.domain.outcome import FORCED
 from dispatcher.domain.status import Kind, Status
 from schedulers.core.decision import Reason
 from schedulers.core.snapshot import (
     ActiveJob,
+    CoolingJob,
     Dependency,
     Group,
     Node,
@@ -23,23 +25,32 @@ from schedulers.core.snapshot import (
     World,
 )
 
+_KINDS: Final = {str(kind): kind for kind in Kind}
+_STATUSES: Final = {str(status): status for status in Status}
+
 #: Seconds over which what ended jobs have used counts against their tenant's turn.
 LATELY: Final = 60
 
+#: The columns of a candidate in the order of PendingJob, without its dependencies.
 _PENDING = """
     SELECT job.id, kind, job.name, organization_id, rank, task_impact, forks, preferred_groups,
-           host_lock, lock_keys, strikes, pending_reason, job_template_id,
+           host_lock, lock_keys, strikes,
+           EXTRACT(epoch FROM job.created)::double precision AS created_at,
+           EXTRACT(epoch FROM held_since)::double precision AS held_at, job_template_id,
            workflow_job_template_id, project_id, inventory_id, inventory_source_id,
-           allow_simultaneous,
-           EXTRACT(epoch FROM job.created)::double precision AS created_at
+           allow_simultaneous, pending_reason
     FROM job
     WHERE status = 'pending' AND dependencies_processed AND kind <> 'approval'
       AND (quarantined_until IS NULL OR quarantined_until <= dispatcher_now())
 """
 
 
-def read_world(connection: Connection, *, reserve_after: float) -> World:
-    """Nodes, groups, and every waiting and running job."""
+def read_world(connection: Connection, *, reserve_after: float, lock_cooldown: float) -> World:
+    """Nodes, groups, and every waiting and running job.
+
+    Args:
+        reserve_after, lock_cooldown: the settings of these names.
+    """
     now = connection.execute(text("SELECT dispatcher_now()")).scalar_one()
     return World(
         now=now,
@@ -51,6 +62,7 @@ def read_world(connection: Connection, *, reserve_after: float) -> World:
         recent=_recent(connection),
         template_limits=_template_limits(connection),
         pauses=_pauses(connection),
+        cooling=_cooling(connection, lock_cooldown),
     )
 
 
@@ -135,34 +147,33 @@ def _recent(connection: Connection) -> tuple[Usage, ...]:
     )
 
 
+def _cooling(connection: Connection, seconds: float) -> tuple[CoolingJob, ...]:
+    """Holders of exclusive locks that were stopped by force lately (docs/protocols.md 4.8)."""
+    rows = connection.execute(
+        text(
+            "SELECT id, lock_keys, EXTRACT(epoch FROM finished)::double precision + :seconds"
+            "  AS until FROM job"
+            " WHERE finished > dispatcher_now() - make_interval(secs => :seconds)"
+            " AND host_lock = 'exclusive' AND started IS NOT NULL AND outcome = ANY(:forced)"
+        ),
+        {"seconds": seconds, "forced": sorted(FORCED)},
+    )
+    return tuple(CoolingJob(row.id, tuple(row.lock_keys), row.until) for row in rows)
+
+
 def _active(connection: Connection) -> tuple[ActiveJob, ...]:
     rows = connection.execute(
         text(
             "SELECT id, kind, status, organization_id, node_id, instance_group_id, task_impact,"
-            " forks, host_lock, lock_keys, job_template_id, workflow_job_template_id, project_id,"
-            " inventory_id, inventory_source_id, allow_simultaneous, EXTRACT(epoch FROM created)::double precision AS created_at"
+            " forks, host_lock, lock_keys, EXTRACT(epoch FROM created)::double precision,"
+            " job_template_id, workflow_job_template_id, project_id, inventory_id,"
+            " inventory_source_id, allow_simultaneous"
             " FROM job WHERE status IN ('waiting', 'running')"
         )
-    )
+    ).all()
     return tuple(
-        ActiveJob(
-            id=row.id,
-            kind=Kind(row.kind),
-            status=Status(row.status),
-            organization_id=row.organization_id,
-            node_id=row.node_id,
-            instance_group_id=row.instance_group_id,
-            task_impact=row.task_impact,
-            forks=row.forks,
-            host_lock=row.host_lock,
-            lock_keys=tuple(row.lock_keys),
-            created=row.created_at,
-            job_template_id=row.job_template_id,
-            workflow_job_template_id=row.workflow_job_template_id,
-            project_id=row.project_id,
-            inventory_id=row.inventory_id,
-            inventory_source_id=row.inventory_source_id,
-            allow_simultaneous=row.allow_simultaneous,
+        ActiveJob._make(
+            (row[0], _KINDS[row[1]], _STATUSES[row[2]], *row[3:9], tuple(row[9]), *row[10:])
         )
         for row in rows
     )
@@ -238,31 +249,20 @@ def _candidates(
     connection: Connection, rows: Collection[Any]
 ) -> tuple[list[PendingJob], dict[int, Reason]]:
     depends_on = _dependencies(connection, [row.id for row in rows])
-    jobs = [
-        PendingJob(
-            id=row.id,
-            kind=Kind(row.kind),
-            name=row.name,
-            organization_id=row.organization_id,
-            rank=row.rank,
-            task_impact=row.task_impact,
-            forks=row.forks,
-            preferred_groups=tuple(row.preferred_groups),
-            host_lock=row.host_lock,
-            lock_keys=tuple(row.lock_keys),
-            dependencies=tuple(depends_on.get(row.id, ())),
-            strikes=row.strikes,
-            created=row.created_at,
-            job_template_id=row.job_template_id,
-            workflow_job_template_id=row.workflow_job_template_id,
-            project_id=row.project_id,
-            inventory_id=row.inventory_id,
-            inventory_source_id=row.inventory_source_id,
-            allow_simultaneous=row.allow_simultaneous,
+    jobs = []
+    reasons = {}
+    for row in rows:
+        id, kind, name, tenant, rank, impact, forks, groups, lock, keys, *rest, reason = row[:20]
+        needs = tuple(depends_on.get(id, ()))
+        jobs.append(
+            PendingJob(
+                *(id, _KINDS[kind], name, tenant, rank, impact, forks, tuple(groups)),
+                *(lock, tuple(keys), needs, *rest),
+            )
         )
-        for row in rows
-    ]
-    return jobs, {row.id: _reason(row.pending_reason) for row in rows if row.pending_reason}
+        if reason:
+            reasons[id] = _reason(reason)
+    return jobs, reasons
 
 
 def _reason(stored: Mapping[str, Any]) -> Reason:

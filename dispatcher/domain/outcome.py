@@ -74,6 +74,22 @@ FACTS: dict[Outcome, OutcomeFacts] = {
 }
 
 
+#: Outcomes of runs whose processes were, or may have been, killed: a module that they had begun on a
+#: host may outlive them there.
+FORCED: frozenset[Outcome] = frozenset(
+    {
+        Outcome.TIMEOUT,
+        Outcome.IDLE,
+        Outcome.WAITS_FOR_INPUT,
+        Outcome.INCOMPLETE,
+        Outcome.INTERNAL,
+        Outcome.NODE_LOST,
+        Outcome.FENCED,
+        Outcome.CANCELED,
+    }
+)
+
+
 def status_of(outcome: Outcome) -> Status:
     """The final status that goes with an outcome."""
     return FACTS[outcome].status

@@ -42,7 +42,7 @@ NODE_KINDS = frozenset({Kind.PLAYBOOK, Kind.PROJECT_UPDATE, Kind.INVENTORY_UPDAT
 
 
 class Verb(StrEnum):
-    """The name of a move; each has one function in ``dispatcher/db/job_moves.py``."""
+    """The name of a move; each has one function in ``dispatcher/db/job_moves/``."""
 
     START = "start"
     BEGIN = "begin"

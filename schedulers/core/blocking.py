@@ -75,6 +75,8 @@ def by_exclusions(ledger: Ledger, job: PendingJob) -> Iterator[Reason]:
 
 
 def _by_host_locks(ledger: Ledger, job: PendingJob) -> Iterator[Reason]:
+    if job.host_lock == "none":
+        return
     place = ledger.turns.place_of(job)
     found = ledger.hosts.conflict(place, job.host_lock, job.lock_keys)
     if found is not None:
@@ -84,6 +86,7 @@ def _by_host_locks(ledger: Ledger, job: PendingJob) -> Iterator[Reason]:
                 "jobs": named(found.holders),
                 "jobs_total": len(found.holders),
                 "ahead": named(found.ahead),
+                "cooling": named(found.cooling),
                 "keys": sorted(found.keys)[:KEYS_NAMED],
                 "keys_total": len(found.keys),
             },

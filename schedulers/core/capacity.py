@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappush
 
+from schedulers.core.decision import Reason
 from schedulers.core.exclusions import Exclusions
 from schedulers.core.fairness import Place, Turns
 from schedulers.core.holders import Holders
@@ -46,6 +47,12 @@ class NodeAccount:
         """Its entry in the heaps of its groups: most remaining first, ties by name."""
         return (-self.remaining, self.name, self.id)
 
+    def copy(self) -> NodeAccount:
+        """An independent copy; written out, because each window copies every node."""
+        return NodeAccount(
+            self.id, self.name, self.capacity, self.max_jobs, self.remaining, self.jobs
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -69,6 +76,8 @@ class GroupAccount:
         on_nodes: who holds capacity of its nodes, through whichever group.
         charged: who is charged to its limits.
         reservation: for the first job in order that waited too long for room in this group.
+        lacking: why a job of so much impact has no room here, if all nodes that are kept are kept
+            for jobs before it; until something changes.
     """
 
     group: Group
@@ -82,6 +91,7 @@ class GroupAccount:
     on_nodes: Holders = field(default_factory=Holders)
     charged: Holders = field(default_factory=Holders)
     reservation: Reservation | None = None
+    lacking: dict[int, Reason] = field(default_factory=dict)
 
     def copy(self) -> GroupAccount:
         """An independent copy."""
@@ -91,6 +101,7 @@ class GroupAccount:
             idle=self.idle.copy(),
             on_nodes=self.on_nodes.copy(),
             charged=self.charged.copy(),
+            lacking=self.lacking.copy(),
         )
 
 
@@ -145,6 +156,9 @@ class Ledger:
         )
         for job in world.active:
             ledger._charge(job, job.node_id, job.instance_group_id)
+        for ended in world.cooling:
+            if ended.until > ledger.now:
+                ledger.hosts.cool(ended.id, ended.lock_keys)
         for account in ledger.groups.values():
             account.heap = sorted(ledger.nodes[node_id].entry() for node_id in account.takers)
         return ledger
@@ -153,7 +167,7 @@ class Ledger:
         """An independent ledger with the same entries."""
         return replace(
             self,
-            nodes={node_id: replace(account) for node_id, account in self.nodes.items()},
+            nodes={node_id: account.copy() for node_id, account in self.nodes.items()},
             groups={group_id: account.copy() for group_id, account in self.groups.items()},
             hosts=self.hosts.copy(),
             exclusions=self.exclusions.copy(),
@@ -163,8 +177,8 @@ class Ledger:
         )
 
     def waited_long(self, job: PendingJob) -> bool:
-        """Whether the job is no longer to be overtaken; a point of priority counts as age."""
-        return self.now - job.rank >= self.reserve_after
+        """Whether the job is no longer to be overtaken: it has been kept waiting for long."""
+        return job.held_since is not None and self.now - job.held_since >= self.reserve_after
 
     def start(self, job: PendingJob, node_id: int, group_id: int) -> None:
         """Enters a start: the node's room, the group's limits, the job's locks."""
@@ -174,16 +188,15 @@ class Ledger:
         for member_of in self.groups_of[node_id]:
             heappush(self.groups[member_of].heap, entry)
 
+    def keep(self, node_id: int, place: Place) -> None:
+        """The node gets no job that comes later than this place."""
+        self.kept[node_id] = place
+        for member_of in self.groups_of[node_id]:
+            self.groups[member_of].lacking.clear()
+
     def begin(self, job: PendingJob) -> None:
         """Enters a workflow job: it takes no room."""
         self.exclusions.hold(job)
-
-    def free_by_group(self) -> dict[str, int]:
-        """Free capacity of each group, by name, summed over its nodes that take jobs."""
-        return {
-            account.group.name: sum(max(0, self.nodes[n].remaining) for n in account.takers)
-            for account in self.groups.values()
-        }
 
     def _charge(
         self, job: ActiveJob | PendingJob, node_id: int | None, group_id: int | None
@@ -194,6 +207,7 @@ class Ledger:
             node.jobs += 1
             for member_of in self.groups_of.get(node.id, ()):
                 self.groups[member_of].on_nodes.add(job.id, job.task_impact)
+                self.groups[member_of].lacking.clear()
         group = None if group_id is None else self.groups.get(group_id)
         if group is not None:
             group.jobs += 1

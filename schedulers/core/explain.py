@@ -123,7 +123,10 @@ def _expected(
 ) -> datetime | None:
     """Play the cluster forward until the job starts."""
     now = world.now.timestamp()
-    arrivals = [Arrival(other, now, times.of(other)) for other in pending]
+    arrivals = [
+        Arrival(other._replace(held_since=other.held_since or now), now, times.of(other))
+        for other in pending
+    ]
     ends = {active.id: times.end_of(active, now) for active in world.active}
     starts = simulate(world, arrivals, ends=ends, depth=max(1, len(pending)))
     at = next((s.at for s in islice(starts, FORESEEN) if s.job.id == job.id), None)

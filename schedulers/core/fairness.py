@@ -41,10 +41,12 @@ class TenantAccount:
     used: int = 0
     newest: int = 0
     by_minute: dict[int, int] = field(default_factory=dict)
+    _until: dict[int, int] = field(default_factory=dict)
 
     def charge(self, created: float, impact: float) -> None:
         """One more job, created then."""
         minute, amount = int(created // MINUTE), round(impact * UNIT)
+        self._until.clear()
         self.used += amount
         self.newest = max(self.newest, minute)
         self.by_minute[minute] = self.by_minute.get(minute, 0) + amount
@@ -54,8 +56,16 @@ class TenantAccount:
         minute = int(created // MINUTE)
         used = self.used
         if minute < self.newest:
-            used = sum(amount for m, amount in self.by_minute.items() if m <= minute)
+            used = self._used_until(minute)
         return used / self.weight
+
+    def _used_until(self, minute: int) -> int:
+        # many jobs of one minute are asked about between two starts
+        used = self._until.get(minute)
+        if used is None:
+            used = sum(amount for m, amount in self.by_minute.items() if m <= minute)
+            self._until[minute] = used
+        return used
 
     def copy(self) -> TenantAccount:
         """An independent copy."""
@@ -103,6 +113,8 @@ class Turns:
         while heads:
             queue = queues[heappop(heads)[-1]]
             yield queue.pop()
+            while queue and not heads:  # nobody else is left
+                yield queue.pop()
             if queue:
                 heappush(heads, self._head(queue[-1]))
 

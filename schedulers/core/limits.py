@@ -67,6 +67,11 @@ class Limits:
         for account in self._accounts(job):
             account.charged.add(job.id, 1)
 
+    def release(self, job: ActiveJob) -> None:
+        """The job counts no longer."""
+        for account in self._accounts(job):
+            account.charged.total -= 1
+
     def refusals(self, place: Place, job: PendingJob) -> Iterator[Reason]:
         """Why the job may not start."""
         for account in self._accounts(job):

@@ -18,11 +18,13 @@ class Conflict:
     Attributes:
         holders: active jobs that hold some of its keys.
         ahead: waiting jobs that come first for some of them.
+        cooling: jobs that have ended and keep some of them for a while.
         keys: the contested keys.
     """
 
     holders: set[int] = field(default_factory=set)
     ahead: set[int] = field(default_factory=set)
+    cooling: set[int] = field(default_factory=set)
     keys: set[str] = field(default_factory=set)
 
 
@@ -38,6 +40,7 @@ class LockTable:
     shared: dict[str, tuple[int, ...]] = field(default_factory=dict)
     exclusive_claims: dict[str, Place] = field(default_factory=dict)
     shared_claims: dict[str, Place] = field(default_factory=dict)
+    cooling: dict[str, int] = field(default_factory=dict)
 
     def hold(self, job_id: int, mode: str, keys: Iterable[str]) -> None:
         """The job holds the keys from now on. ``none`` holds nothing."""
@@ -48,6 +51,11 @@ class LockTable:
             for key in keys:
                 holders = {*self.shared.get(key, ()), job_id}
                 self.shared[key] = tuple(sorted(holders)[:REMEMBERED])
+
+    def cool(self, job_id: int, keys: Iterable[str]) -> None:
+        """The job was stopped by force: what it had begun on a host may still run there."""
+        for key in keys:
+            self.cooling[key] = min(job_id, self.cooling.get(key, job_id))
 
     def claim(self, place: Place, mode: str, keys: Iterable[str]) -> None:
         """The waiting job at this place is not to be overtaken on the keys by later ones."""
@@ -69,9 +77,11 @@ class LockTable:
                 holders += self.shared.get(key, ())
                 claims.append(self.shared_claims.get(key, place))
             ahead = [claim[-1] for claim in claims if claim < place]
-            if holders or ahead:
+            cooling = [self.cooling[key]] if key in self.cooling else []
+            if holders or ahead or cooling:
                 found.holders.update(holders)
                 found.ahead.update(ahead)
+                found.cooling.update(cooling)
                 found.keys.add(key)
         return found if found.keys else None
 
@@ -82,4 +92,5 @@ class LockTable:
             self.shared.copy(),
             self.exclusive_claims.copy(),
             self.shared_claims.copy(),
+            self.cooling.copy(),
         )

@@ -60,9 +60,10 @@ def choose(ledger: Ledger, job: PendingJob, groups: list[GroupAccount]) -> Choic
         if refused is not None:
             at_limit = at_limit or refused
             continue
-        node = _best_node(ledger, group, job.task_impact, place)
-        if node is not None:
-            return Choice(node.id, group.group.id)
+        if job.task_impact not in group.lacking or not _comes_last(ledger, group, place):
+            node = _best_node(ledger, group, job.task_impact, place)
+            if node is not None:
+                return Choice(node.id, group.group.id)
         without_room = without_room or group
     if without_room is not None:
         return _no_room(ledger, without_room, job.task_impact, place)
@@ -96,7 +97,7 @@ def reserve(
     if node and _limit_refusing(group, job, place) is None:
         to_keep = _node_to_keep(ledger, group, job.task_impact)
         if to_keep is not None:
-            ledger.kept[to_keep.id] = place
+            ledger.keep(to_keep.id, place)
     group.reservation = Reservation(place, job.forks)
 
 
@@ -188,7 +189,21 @@ def _node_to_keep(ledger: Ledger, group: GroupAccount, impact: int) -> NodeAccou
     return max(free, key=lambda node: node.capacity, default=None)
 
 
+def _comes_last(ledger: Ledger, group: GroupAccount, place: Place) -> bool:
+    """Whether all nodes of the group that are kept for somebody are kept for jobs before this place."""
+    return not ledger.kept or all(kept < place for _, kept in _kept(ledger, group))
+
+
 def _no_room(ledger: Ledger, group: GroupAccount, impact: int, place: Place) -> Reason:
+    """Why there is no room; a backlog that is full of jobs of one size is told once."""
+    if not _comes_last(ledger, group, place):
+        return _lack(ledger, group, impact, place)
+    if impact not in group.lacking:
+        group.lacking[impact] = _lack(ledger, group, impact, place)
+    return group.lacking[impact]
+
+
+def _lack(ledger: Ledger, group: GroupAccount, impact: int, place: Place) -> Reason:
     nodes = _open(ledger, group, place)
     ahead = [(node, kept_for) for node, kept_for in _kept(ledger, group) if kept_for < place]
     who = _holders(group.on_nodes, min((kept_for for _, kept_for in ahead), default=None))

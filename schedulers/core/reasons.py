@@ -13,7 +13,7 @@ from schedulers.core.decision import Reason
 #: Every code and the names of its data, in the order in which they are documented.
 CODES: Final[dict[str, tuple[str, ...]]] = {
     "dependency": ("jobs", "jobs_total"),
-    "host_lock": ("jobs", "jobs_total", "ahead", "keys", "keys_total"),
+    "host_lock": ("jobs", "jobs_total", "ahead", "cooling", "keys", "keys_total"),
     "project_update": ("project", "jobs", "ahead"),
     "source_update": ("source", "jobs", "ahead"),
     "inventory_update": ("inventory", "jobs", "ahead"),
@@ -52,6 +52,11 @@ CODES: Final[dict[str, tuple[str, ...]]] = {
     "approval": ("until",),
 }
 
+#: Reasons during which a job has no turn to keep: for these it does not count as held.
+WITHOUT_TURN: Final = frozenset(
+    {"dependency", "paused", "all_drained", "no_nodes_online", "returned"}
+)
+
 
 def cause(reason: Reason) -> tuple[object, ...]:
     """What a reason is about, without its numbers.
@@ -59,9 +64,7 @@ def cause(reason: Reason) -> tuple[object, ...]:
     A stored reason is rewritten when its cause changes. Its numbers change in every pass, and a
     backlog of thousands must not be rewritten for them; the explain call computes them anew.
     """
-    data = reason.data
-    names = ("group", "limit", "why", "scope", "name")
-    return (reason.code, *map(data.get, names))
+    return (reason.code, *map(reason.data.get, ("group", "limit", "why", "scope", "name")))
 
 
 def words(code: str, data: Mapping[str, Any]) -> str:
@@ -154,7 +157,9 @@ def _before(data: Mapping[str, Any], total: int | None) -> str:
     held = [f"held by {_jobs(data['jobs'], total)}"] if data["jobs"] else []
     waits = "waits" if len(data["ahead"]) == 1 else "wait"
     ahead = [f"{_jobs(data['ahead'])} {waits} longer"] if data["ahead"] else []
-    return "; ".join(held + ahead)
+    ended = data.get("cooling") or ()
+    cooling = [f"kept for a while after {_jobs(ended)} stopped by force"] if ended else []
+    return "; ".join(held + ahead + cooling)
 
 
 def _no_capacity(data: Mapping[str, Any]) -> str:

@@ -10,19 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from heapq import heapify, heappop, heappush
 
 from dispatcher.domain.status import Status
 from schedulers.core.decision import Begin, Fail, Start, Strike
 from schedulers.core.fairness import own_order
 from schedulers.core.plan_tasks import Ledger, plan_window
+from schedulers.core.played_ledger import PlayedLedger
 from schedulers.core.snapshot import ActiveJob, PendingJob, World
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A job that comes ``at`` seconds since 1970 and runs for ``duration`` seconds."""
+    """A job that comes ``at`` seconds since 1970 and runs for ``duration`` seconds.
+
+    Its ``held_since`` is not written by the simulation: a job that comes new has ``at``, as the pass
+    that follows would write about then.
+    """
 
     job: PendingJob
     at: float
@@ -48,6 +52,7 @@ def simulate(
     ends: Mapping[int, float] | None = None,
     period: float = 1.0,
     depth: int = 500,
+    ledger: type[PlayedLedger] = PlayedLedger,
 ) -> Iterator[Started]:
     """Each start, in order of time, until nothing can start any more.
 
@@ -57,27 +62,28 @@ def simulate(
         ends: when the world's active jobs end, by id; those that are not named never do.
         period: seconds between passes, in which something has happened.
         depth: jobs that a pass looks at.
+        ledger: how the ledger of a pass follows from the one before.
     """
-    return _Simulation(world, iter(arrivals), ends or {}, period, depth).run()
+    return _Simulation(ledger(world), world, iter(arrivals), ends or {}, period, depth).run()
 
 
 class _Simulation:
     def __init__(
         self,
+        played: PlayedLedger,
         world: World,
         arrivals: Iterator[Arrival],
         ends: Mapping[int, float],
         period: float,
         depth: int,
     ) -> None:
-        self._world = world
         self._arrivals = arrivals
         self._next = next(arrivals, None)
         self._period = period
         self._depth = depth
         self._origin = self._now = world.now.timestamp()
-        self._active = {job.id: job for job in world.active}
-        self._ends = [(end, job_id) for job_id, end in ends.items() if job_id in self._active]
+        self._played = played
+        self._ends = [(end, job_id) for job_id, end in ends.items() if job_id in self._played]
         heapify(self._ends)
         self._waiting: dict[int, list[PendingJob]] = {}
         self._known: dict[int, Arrival] = {}
@@ -102,9 +108,7 @@ class _Simulation:
         return max(self._origin + passed * self._period, self._now + self._period)
 
     def _take(self) -> None:
-        """What has ended and what has come until now."""
-        while self._ends and self._ends[0][0] <= self._now:
-            self._active.pop(heappop(self._ends)[1], None)
+        """What has come until now."""
         changed = set()
         while self._next is not None and self._next.at <= self._now:
             job = self._next.job
@@ -116,8 +120,13 @@ class _Simulation:
             self._waiting[tenant].sort(key=own_order)
 
     def _pass(self) -> Iterator[Started]:
-        now = datetime.fromtimestamp(self._now, UTC)
-        ledger = Ledger.of(replace(self._world, now=now, active=tuple(self._active.values())))
+        ended = []
+        while self._ends and self._ends[0][0] <= self._now:
+            ended.append(heappop(self._ends)[1])
+        ledger = self._played.begin_pass(self._now, ended)
+        yield from self._windows(ledger)
+
+    def _windows(self, ledger: Ledger) -> Iterator[Started]:
         behind: dict[int, int] = {}
         while True:
             present = [t for t, jobs in self._waiting.items() if len(jobs) > behind.get(t, 0)]
@@ -130,6 +139,7 @@ class _Simulation:
             if not window:
                 return
             decisions, ledger = plan_window(ledger, window)
+            self._played.end_pass(ledger)
             by_id = {job.id: job for job in window}
             gone = {d.job_id for d in decisions if isinstance(d, Start | Begin | Fail | Strike)}
             for decision in decisions:
@@ -155,7 +165,7 @@ class _Simulation:
         arrival = self._known[job.id]
         group = decision.instance_group_id if isinstance(decision, Start) else None
         node = decision.node_id if isinstance(decision, Start) else None
-        self._active[job.id] = running(job, group, node)
+        self._played.add(running(job, group, node))
         heappush(self._ends, (self._now + arrival.duration, job.id))
         return Started(job, self._now, self._now - arrival.at, arrival.duration, group, node)
 
@@ -266,3 +276,18 @@ def with_more_nodes(world: World, count: int) -> World:
         for group in world.groups
     )
     return replace(world, nodes=(*world.nodes, *more), groups=groups)
+
+
+def with_node_count(world: World, count: int | None) -> World:
+    """The world with so many nodes: the first of its own by name, or more like its largest."""
+    if count is None or count == len(world.nodes):
+        return world
+    if count > len(world.nodes):
+        return with_more_nodes(world, count - len(world.nodes))
+    kept = tuple(sorted(world.nodes, key=lambda node: node.name)[:count])
+    ids = {node.id for node in kept}
+    groups = tuple(
+        replace(group, node_ids=tuple(n for n in group.node_ids if n in ids))
+        for group in world.groups
+    )
+    return replace(world, nodes=kept, groups=groups)

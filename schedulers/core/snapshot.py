@@ -20,8 +20,9 @@ class Dependency:
     status: Status
 
 
-@dataclass(frozen=True, slots=True)
-class PendingJob:
+# a tuple, like those of workflows below: a pass reads tens of thousands, and a frozen dataclass
+# takes thrice as long to make
+class PendingJob(NamedTuple):
     """A candidate of the TaskManager: any kind but an approval (docs/protocols.md 3.9).
 
     Attributes:
@@ -34,6 +35,8 @@ class PendingJob:
             of hosts or of whole inventories; equal words collide.
         strikes: how often deciding or applying it has raised; not looked at by the planner.
         created: seconds since 1970.
+        held_since: since when it has been kept waiting by what it could keep its turn on; None: not
+            yet. Seconds since 1970.
     """
 
     id: int
@@ -49,6 +52,7 @@ class PendingJob:
     dependencies: tuple[Dependency, ...] = ()
     strikes: int = 0
     created: float = 0.0
+    held_since: float | None = None
     job_template_id: int | None = None
     workflow_job_template_id: int | None = None
     project_id: int | None = None
@@ -57,8 +61,7 @@ class PendingJob:
     allow_simultaneous: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ActiveJob:
+class ActiveJob(NamedTuple):
     """A waiting or running job: it holds capacity, locks and limits."""
 
     id: int
@@ -78,6 +81,19 @@ class ActiveJob:
     inventory_id: int | None = None
     inventory_source_id: int | None = None
     allow_simultaneous: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CoolingJob:
+    """A job that was stopped by force: its exclusive locks are kept a while longer.
+
+    Attributes:
+        until: seconds since 1970.
+    """
+
+    id: int
+    lock_keys: tuple[str, ...]
+    until: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +169,7 @@ class World:
         reserve_after: seconds after which a job that is kept waiting is not overtaken any more.
         recent: what ended jobs have used lately.
         template_limits: job template → most jobs of it at once.
+        cooling: jobs that have ended and keep their locks for a while.
     """
 
     now: datetime
@@ -164,6 +181,7 @@ class World:
     recent: tuple[Usage, ...] = ()
     template_limits: tuple[tuple[int, int], ...] = ()
     pauses: tuple[Pause, ...] = ()
+    cooling: tuple[CoolingJob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

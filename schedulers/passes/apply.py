@@ -6,6 +6,7 @@ A snapshot may be stale: a row that somebody else moved is left out of the batch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Final
 from uuid import UUID, uuid4
 
@@ -17,6 +18,7 @@ from dispatcher.broker.messages import Dispatch, Manager, Owed
 from dispatcher.db import job_moves, quarantine
 from dispatcher.db.workflow_touches import touch_workflows, touch_workflows_of
 from schedulers.core.decision import Begin, Fail, Reason, Start, Strike
+from schedulers.core.reasons import WITHOUT_TURN
 from schedulers.passes.manager_pass import Applied
 
 log = logs.get(__name__)
@@ -68,19 +70,30 @@ def fail_jobs(connection: Connection, decisions: Sequence[Fail]) -> Applied:
     return ended(connection, refused, {"fail": len(refused)})
 
 
-def store_reasons(connection: Connection, reasons: Mapping[int, Reason]) -> Applied:
-    """Store why jobs stay pending; only those are given whose reason has changed."""
+def store_reasons(
+    connection: Connection, reasons: Mapping[int, Reason], *, now: datetime
+) -> Applied:
+    """Store why jobs stay pending, and since when they are held.
+
+    Args:
+        reasons: of those jobs whose reason has changed, or that are held for the first time.
+        now: the database's clock in the snapshot of the pass.
+    """
     if not reasons:
         return Applied()
     stored = connection.execute(
         text(
-            "UPDATE job SET pending_reason = v.reason FROM unnest(CAST(:jobs AS bigint[]),"
-            " CAST(:reasons AS jsonb[])) AS v(job_id, reason)"
+            "UPDATE job SET pending_reason = v.reason, held_since ="
+            " CASE WHEN v.held THEN coalesce(held_since, :now) ELSE held_since END"
+            " FROM unnest(CAST(:jobs AS bigint[]), CAST(:reasons AS jsonb[]),"
+            " CAST(:held AS boolean[])) AS v(job_id, reason, held)"
             " WHERE job.id = v.job_id AND job.status = 'pending'"
         ),
         {
+            "now": now,
             "jobs": list(reasons),
             "reasons": [Json({"code": r.code, "data": dict(r.data)}) for r in reasons.values()],
+            "held": [r.code not in WITHOUT_TURN for r in reasons.values()],
         },
     )
     return Applied(counts={"reason": stored.rowcount})

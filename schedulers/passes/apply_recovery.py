@@ -141,7 +141,7 @@ def _key(reason: Reason) -> tuple[str, str]:
 
 
 def finish_lost(connection: Connection, decisions: Sequence[FinishLost]) -> Applied:
-    """running → error (``node_lost``), past fencing; a canceled job ends canceled."""
+    """running → error (``node_lost``), past fencing, with its retry; a canceled job ends canceled."""
     lost = {d.job_id: d for d in decisions}
     finished = [
         done
@@ -167,18 +167,28 @@ def finish_lost(connection: Connection, decisions: Sequence[FinishLost]) -> Appl
             dispatch_id=str(lost[done.job_id].dispatch_id),
             node=lost[done.job_id].node_name,
             outcome=str(done.outcome),
+            retry=done.retry_id,
         )
-    return ended(connection, [done.job_id for done in finished], {"finish_lost": len(finished)})
+        if done.retry_id is not None:
+            RECOVERED.labels("retried").inc()
+    return ended(
+        connection, [done.in_workflow for done in finished], {"finish_lost": len(finished)}
+    )
 
 
 def delete_idempotency_keys(connection: Connection) -> int:
-    """Delete keys that are old enough and whose job is final."""
+    """Delete keys that are old enough and whose job is final, and so are its retries."""
     return connection.execute(
         text(
             "DELETE FROM idempotency_key WHERE (principal, route, key) IN ("
             "SELECT principal, route, key FROM idempotency_key JOIN job ON job.id = job_id"
             " WHERE idempotency_key.created < dispatcher_now() - make_interval(hours => :hours)"
-            " AND finished IS NOT NULL LIMIT :most)"
+            " AND finished IS NOT NULL AND NOT EXISTS ("
+            "  WITH RECURSIVE retry AS ("
+            "   SELECT id, finished FROM job AS first WHERE first.retry_of = job.id UNION ALL"
+            "   SELECT later.id, later.finished FROM job AS later"
+            "    JOIN retry ON later.retry_of = retry.id)"
+            "  SELECT FROM retry WHERE finished IS NULL) LIMIT :most)"
         ),
         {"hours": KEYS_LIVE_HOURS, "most": DELETED_AT_ONCE},
     ).rowcount

@@ -28,6 +28,19 @@ _FAR_AHEAD: Final = 4
 
 
 @dataclass(frozen=True)
+class Walk:
+    """A walk through a backlog that goes on in the next pass.
+
+    Attributes:
+        change: the change counter in the snapshot at its head.
+        due: the earliest time at which something that it has seen depends on the clock alone.
+    """
+
+    change: int
+    due: datetime | None
+
+
+@dataclass(frozen=True)
 class Lease:
     """A lease as it was taken.
 
@@ -202,14 +215,42 @@ def finish_pass(
     *,
     done_at_change: int | None,
     next_due: datetime | None,
+    walk: Walk | None,
 ) -> None:
-    """Note what a pass has reached; ``done_at_change`` only after it has walked everything."""
+    """Note what a pass has reached.
+
+    Args:
+        done_at_change, next_due: only after it has walked everything.
+        walk: what it leaves to the pass that goes on where it stopped.
+    """
     _set(
         connection,
         lease,
         "done_at_change = :done, next_due = :due",
         {"done": done_at_change, "due": next_due},
     )
+    if walk is not None:
+        connection.execute(
+            text(
+                "INSERT INTO manager_walk (manager, epoch, change, due)"
+                " VALUES (:name, :epoch, :change, :due) ON CONFLICT (manager) DO UPDATE SET"
+                " epoch = excluded.epoch, change = excluded.change, due = excluded.due"
+            ),
+            {"name": lease.name, "epoch": lease.epoch, "change": walk.change, "due": walk.due},
+        )
+
+
+def read_walk(connection: Connection, lease: Lease) -> Walk | None:
+    """What the pass right before this one has left.
+
+    Returns:
+        None when somebody else had the lease in between, who may have died over the walk.
+    """
+    row = connection.execute(
+        text("SELECT change, due FROM manager_walk WHERE manager = :name AND epoch = :epoch - 1"),
+        {"name": lease.name, "epoch": lease.epoch},
+    ).one_or_none()
+    return None if row is None else Walk(row.change, row.due)
 
 
 def release(connection: Connection, lease: Lease, *, completed: bool) -> None:

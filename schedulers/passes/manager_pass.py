@@ -8,6 +8,7 @@ about 2 s (docs/protocols.md 1.6).
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from dispatcher import clock, logs
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.broker.publish import Publisher, Round
 from dispatcher.db.change import raise_counter
-from dispatcher.db.engine import transaction
+from dispatcher.db.engine import reading, transaction
 from dispatcher.db.schema_check import SchemaWatch
 from dispatcher.errors import LeaseLost
 from dispatcher.metrics import (
@@ -33,7 +34,7 @@ from dispatcher.metrics import (
 from dispatcher.settings import Settings
 from schedulers.passes import manager_lease
 from schedulers.passes.holder import Holder
-from schedulers.passes.manager_lease import Lease
+from schedulers.passes.manager_lease import Lease, Walk
 
 log = logs.get(__name__)
 
@@ -74,11 +75,13 @@ class Ended:
         result: ``complete``, ``fruitless`` or ``budget`` (stopped early; asks for another pass).
         done_at_change: the change counter up to which everything was walked; None: not everything.
         next_due: the earliest time at which something depends on the clock alone.
+        walk: what the next pass, which goes on where this one stopped, is to know.
     """
 
     result: Literal["complete", "fruitless", "budget"]
     done_at_change: int | None = None
     next_due: datetime | None = None
+    walk: Walk | None = None
 
 
 class Pass:
@@ -121,6 +124,9 @@ class Pass:
                 self._engine,
                 statement_timeout=self.settings.manager_statement_timeout,
                 isolation="REPEATABLE READ",
+                # it writes a renewal and the window's ids: a crash of the server that loses them
+                # has ended the pass too
+                durable=False,
             ) as connection,
         ):
             manager_lease.renew(connection, self.lease)
@@ -168,6 +174,22 @@ class Pass:
 
 
 Work = Callable[[Pass], Ended]
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No search for garbage in cycles meanwhile.
+
+    A pass makes a hundred thousand values that end with their windows, none of them in a cycle;
+    searching them took as long as planning. What a pass may read is bounded.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @dataclass(frozen=True)
@@ -235,7 +257,8 @@ class Runner:
         result = "error"
         try:
             running.delete_wake_token()
-            ended = self.works[manager](running)
+            with _uncollected():
+                ended = self.works[manager](running)
             result = ended.result
             self._release(lease, ended)
         except LeaseLost as lost:
@@ -248,12 +271,13 @@ class Runner:
             raise
         finally:
             self._measure(running, started, result)
-        with transaction(self.engine) as connection:
+        with reading(self.engine) as connection:
             asked = manager_lease.requested(connection, manager)
         return result, result == "budget" or asked > lease.asked
 
     def _release(self, lease: Lease, ended: Ended) -> None:
-        with transaction(self.engine) as connection:
+        # lost in a crash of the server: the lease ends by itself, and the pass comes once more
+        with transaction(self.engine, durable=False) as connection:
             manager_lease.renew(connection, lease)
             if ended.result != "fruitless":
                 manager_lease.finish_pass(
@@ -261,6 +285,7 @@ class Runner:
                     lease,
                     done_at_change=ended.done_at_change,
                     next_due=ended.next_due,
+                    walk=ended.walk,
                 )
             manager_lease.release(connection, lease, completed=True)
 

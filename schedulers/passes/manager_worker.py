@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery, signals
 from sqlalchemy.exc import DBAPIError
 
-from dispatcher import logs
+from dispatcher import clock, logs
 from dispatcher.broker.celery_app import make_app, start_worker
 from dispatcher.broker.messages import RUN_MANAGER, Manager, is_trigger, manager_queue
 from dispatcher.db.engine import is_away
@@ -21,6 +21,10 @@ from schedulers.passes.start import first_line
 from schedulers.passes.works import make_runner
 
 log = logs.get(__name__)
+
+#: Seconds between two passes of one manager. Every launch and every end wakes it; what is asked for
+#: meanwhile is one pass, and a burst leaves the machine to whoever causes it.
+REST: Final = 0.025
 
 Stopping = Callable[[], bool]
 Unfit = Callable[[ConfigurationError], None]
@@ -51,6 +55,7 @@ def make_worker_app(
     # past the budget the pass stops by itself; what does not stop within the grace is killed
     app.conf.task_time_limit = settings.manager_timeout + settings.manager_grace
     runners: list[Runner] = []
+    rested_at = 0.0
 
     def open_runner(**_: Any) -> None:
         # in the child: nothing that is connected may be inherited over a fork
@@ -63,10 +68,13 @@ def make_worker_app(
         if not is_trigger(payload, manager):
             MESSAGES_IGNORED.labels(RUN_MANAGER).inc()
             return
+        nonlocal rested_at
+        clock.sleep(max(0.0, rested_at - clock.monotonic()))
         try:
             trigger(runners[0], manager)
         except SchemaError as error:
             unfit(error)
+        rested_at = clock.monotonic() + REST
 
     app.task(run_manager, name=RUN_MANAGER)
     return app

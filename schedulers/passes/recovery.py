@@ -8,15 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import DBAPIError
 
-from dispatcher import clock, logs
-from dispatcher.db.content_queries import BUNDLES_AT_ONCE, delete_unused_bundles
-from dispatcher.db.engine import transaction
-from dispatcher.db.partitions import ensure_partitions
 from dispatcher.settings import Settings
 from schedulers.core.decision import (
     FinishLost,
@@ -35,29 +30,22 @@ from schedulers.core.recovery_snapshot import (
 )
 from schedulers.passes import apply_recovery
 from schedulers.passes.backlog import Backlog, Cursors, Window
+from schedulers.passes.housekeeping import Housekeeping
 from schedulers.passes.manager_pass import Applied, Ended, Pass
 from schedulers.passes.windows import walk
-
-log = logs.get(__name__)
-
-#: Seconds between two rounds of housekeeping of one process.
-HOUSEKEEPING_EVERY: Final = 600.0
-#: Seconds until it is tried again after it met a lock.
-HOUSEKEEPING_RETRY: Final = 30.0
 
 HeldRow = WaitingRow | RunningRow
 
 
 class Recovery:
-    """The work of recovery; remembers only when this process last did the housekeeping.
+    """The work of recovery.
 
     Args:
         engine: for housekeeping, whose statements need other time-outs than a pass.
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._next_housekeeping = 0.0
+        self._housekeeping = Housekeeping(engine)
 
     def run(self, under_way: Pass) -> Ended:
         """One pass: nodes, then the rows they hold, then housekeeping when it is due."""
@@ -73,35 +61,8 @@ class Recovery:
             )
         rows: Backlog[HeldRow, RecoveryDecision] = HeldRows(under_way.settings)
         ended = walk(under_way, rows)
-        self._keep_house()
+        self._housekeeping.run(under_way.settings)
         return ended
-
-    def _keep_house(self) -> None:
-        """Make partitions ahead and delete what has expired; met locks are for the next try."""
-        if clock.monotonic() < self._next_housekeeping:
-            return
-        try:
-            with transaction(self._engine, lock_timeout=1.0) as connection:
-                made = ensure_partitions(connection)
-            with transaction(self._engine, lock_timeout=1.0) as connection:
-                deleted = apply_recovery.delete_idempotency_keys(connection)
-            with transaction(self._engine, lock_timeout=1.0) as connection:
-                bundles = delete_unused_bundles(connection)
-        except DBAPIError as error:
-            self._next_housekeeping = clock.monotonic() + HOUSEKEEPING_RETRY
-            log.warning("housekeeping put off", error=str(error.orig).strip())
-            return
-        # a full batch leaves more to do
-        more = len(bundles) == BUNDLES_AT_ONCE
-        pause = HOUSEKEEPING_RETRY if more else HOUSEKEEPING_EVERY
-        self._next_housekeeping = clock.monotonic() + pause
-        if made or deleted or bundles:
-            log.info(
-                "housekeeping",
-                partitions=made,
-                idempotency_keys_deleted=deleted,
-                bundles_deleted=bundles,
-            )
 
 
 class HeldRows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection
@@ -14,7 +14,7 @@ from dispatcher.settings import Settings
 from schedulers.core.decision import Begin, Block, Fail, Hold, Reason, Start, Strike
 from schedulers.core.fairness import own_order
 from schedulers.core.plan_tasks import Ledger, plan_window
-from schedulers.core.reasons import cause
+from schedulers.core.reasons import WITHOUT_TURN, cause
 from schedulers.core.snapshot import PendingJob
 from schedulers.passes import apply
 from schedulers.passes.backlog import Backlog, Cursors, Window
@@ -38,8 +38,8 @@ class Candidates:
         self._settings = settings
         self._ledger: Ledger | None = None
         self._reasons: dict[int, Reason] = {}
-        self._reserve_after = 0.0
-        self._now = 0.0
+        self._held: set[int] = set()
+        self._now: datetime | None = None
         self._due: float | None = None
 
     def has_more(self, connection: Connection) -> bool:
@@ -48,10 +48,14 @@ class Candidates:
 
     def load(self, connection: Connection) -> None:
         """Read nodes, groups and active jobs, once in a pass (docs/protocols.md 7.4)."""
-        world = snapshots.read_world(connection, reserve_after=self._settings.reserve_after)
-        self._now = world.now.timestamp()
-        self._reserve_after = world.reserve_after
+        world = snapshots.read_world(
+            connection,
+            reserve_after=self._settings.reserve_after,
+            lock_cooldown=self._settings.lock_cooldown,
+        )
+        self._now = world.now
         self._ledger = Ledger.of(world)
+        self._fall_due(ended.until for ended in world.cooling)
 
     def read(self, connection: Connection, cursors: Cursors, size: int) -> Window[PendingJob]:
         """The next candidates by keyset; see :func:`snapshots.read_candidates`."""
@@ -81,11 +85,12 @@ class Candidates:
         assert self._ledger is not None, "load comes first"
         decisions, self._ledger = plan_window(self._ledger, items, self._settings.start_limit)
         self.stopped_early = self._ledger.stopped_early
-        self._note_due(items, decisions)
+        self._note_held(items, decisions)
         return decisions
 
     def apply(self, connection: Connection, decisions: Sequence[Decision]) -> Applied:
         """Write a window's decisions; lock order: job, workflow, change counter."""
+        assert self._now is not None, "load comes first"
         reasons = self._changed_reasons(decisions)
         moves = [d for d in decisions if d.job_id in reasons or not isinstance(d, Block | Hold)]
         free = lock_free_jobs(connection, [d.job_id for d in moves])
@@ -94,7 +99,9 @@ class Candidates:
             apply.start_jobs(connection, [d for d in ours if isinstance(d, Start)])
             + apply.begin_jobs(connection, [d for d in ours if isinstance(d, Begin)])
             + apply.fail_jobs(connection, [d for d in ours if isinstance(d, Fail)])
-            + apply.store_reasons(connection, {i: r for i, r in reasons.items() if i in free})
+            + apply.store_reasons(
+                connection, {i: r for i, r in reasons.items() if i in free}, now=self._now
+            )
             + Applied(skipped=len(moves) - len(ours))
         )
 
@@ -105,26 +112,48 @@ class Candidates:
         )
 
     def next_due(self, connection: Connection) -> datetime | None:
-        """The end of the next quarantine, or the time at which a held job gets a reservation."""
+        """The end of the next quarantine or cool-down, or the time at which a held job is no longer
+        overtaken.
+        """
         dues = [quarantine.next_release(connection)]
         if self._due is not None:
             dues.append(datetime.fromtimestamp(self._due, UTC))
         return min((due for due in dues if due is not None), default=None)
 
     def _changed_reasons(self, decisions: Sequence[Decision]) -> dict[int, Reason]:
-        """Reasons whose cause is not the stored one; numbers alone are not worth a write."""
+        """Reasons whose cause is not the stored one; numbers alone are not worth a write.
+
+        And reasons of jobs that are held for the first time, because that is stored with them.
+        """
         return {
             d.job_id: d.reason
             for d in decisions
             if isinstance(d, Block | Hold)
-            and (d.job_id not in self._reasons or cause(self._reasons[d.job_id]) != cause(d.reason))
+            and (
+                d.job_id not in self._reasons
+                or cause(self._reasons[d.job_id]) != cause(d.reason)
+                or (d.job_id not in self._held and d.reason.code not in WITHOUT_TURN)
+            )
         }
 
-    def _note_due(
+    def _note_held(
         self, items: Sequence[PendingJob], decisions: Sequence[Decision | Strike]
     ) -> None:
-        held = {d.job_id for d in decisions if isinstance(d, Hold)}
-        dues = [job.rank + self._reserve_after for job in items if job.id in held]
-        future = [due for due in dues if due > self._now]
+        """Which jobs of the window were held before, and when those held now have waited long."""
+        assert self._now is not None, "load comes first"
+        now = self._now.timestamp()
+        since = {job.id: job.held_since for job in items}
+        self._held = {job_id for job_id, held in since.items() if held is not None}
+        self._fall_due(
+            (since[d.job_id] or now) + self._settings.reserve_after
+            for d in decisions
+            if isinstance(d, Hold) and d.reason.code not in WITHOUT_TURN
+        )
+
+    def _fall_due(self, moments: Iterable[float]) -> None:
+        """Something depends on the clock at these times; those that are past were looked at."""
+        assert self._now is not None, "load comes first"
+        now = self._now.timestamp()
+        future = [moment for moment in moments if moment > now]
         if future:
             self._due = min([*future, *([] if self._due is None else [self._due])])

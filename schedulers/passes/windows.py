@@ -20,12 +20,13 @@ from dispatcher.errors import LeaseLost
 from schedulers.core.decision import Strike
 from schedulers.passes import manager_lease
 from schedulers.passes.backlog import Backlog, Cursors, DecisionT, ItemT, Window
+from schedulers.passes.manager_lease import Walk
 from schedulers.passes.manager_pass import Applied, Ended, Pass
 
 log = logs.get(__name__)
 
 #: Items of the first windows of a pass; the last number goes on.
-SIZES: Final = (100, 500, 2_000)
+SIZES: Final = (100, 500, 4_000)
 #: Kills in a row over an open window at which it is halved.
 KILLS_TO_HALVE: Final = 2
 
@@ -45,7 +46,7 @@ class _Walk(Generic[ItemT, DecisionT]):
         self._backlog = backlog
         self._lease = under_way.lease
         self._position: Cursors = under_way.lease.cursors
-        self._counter = 0
+        self._walk: Walk | None = None
         self._windows = 0
         self._seen: set[int] = set()
         self._looked = under_way.lease.asked
@@ -68,7 +69,7 @@ class _Walk(Generic[ItemT, DecisionT]):
                 or self._pass.must_stop()
                 or len(self._seen) >= self._pass.settings.pass_rows
             ):
-                return Ended("budget")
+                return self._stopped()
             window = self._next()
 
     def _first(self, suspects: Sequence[int]) -> Window[ItemT] | None:
@@ -78,16 +79,20 @@ class _Walk(Generic[ItemT, DecisionT]):
             None when nothing has changed since everything was walked (docs/protocols.md 7.1).
         """
         with self._pass.snapshot() as connection:
-            self._counter = read_counter(connection)
-            if not suspects and self._is_fruitless(connection):
+            counter = read_counter(connection)
+            if not suspects and self._is_fruitless(connection, counter):
                 return None
+            if self._lease.cursors:
+                self._walk = manager_lease.read_walk(connection, self._lease)
+            else:
+                self._walk = Walk(counter, due=None)
             self._backlog.load(connection)
             if suspects:
                 return Window(self._backlog.named(connection, suspects))
             return self._read(connection)
 
-    def _is_fruitless(self, connection: Connection) -> bool:
-        if self._lease.done_at_change != self._counter or self._lease.cursors:
+    def _is_fruitless(self, connection: Connection, counter: int) -> bool:
+        if self._lease.done_at_change != counter or self._lease.cursors:
             return False
         due = connection.execute(
             text("SELECT coalesce(dispatcher_now() >= CAST(:due AS timestamptz), false)"),
@@ -235,13 +240,28 @@ class _Walk(Generic[ItemT, DecisionT]):
         self._pass.apply(lambda connection: self._backlog.strike(connection, strikes))
 
     def _completed(self) -> Ended:
-        if self._lease.cursors or self._pass.skipped:
-            # begun in the middle: what came before was planned on another snapshot; or a row was
-            # locked by somebody whose roll-back nobody would be told of
+        walk = self._walked()
+        if walk is None:
             return Ended("complete")
+        # whatever has changed since the head of the walk, in this pass or in those before, has made
+        # the counter another one than this
+        return Ended("complete", done_at_change=walk.change, next_due=walk.due)
+
+    def _stopped(self) -> Ended:
+        """The next pass goes on behind what this one has walked, or anew if it walked nothing."""
+        return Ended("budget", walk=None if self._backlog.stopped_early else self._walked())
+
+    def _walked(self) -> Walk | None:
+        """The walk as it is after this pass.
+
+        None: it cannot be relied on. What came before was walked by somebody who died, or a row
+        was locked by somebody whose roll-back nobody would be told of.
+        """
+        if self._walk is None or self._pass.skipped:
+            return None
         with self._pass.snapshot() as connection:
-            due = self._backlog.next_due(connection)
-        return Ended("complete", done_at_change=self._counter, next_due=due)
+            dues = [self._walk.due, self._backlog.next_due(connection)]
+        return Walk(self._walk.change, min((due for due in dues if due is not None), default=None))
 
 
 def _may_be_one_job(error: Exception) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final
 
 from sqlalchemy import Connection, text
 
@@ -32,8 +31,6 @@ _RUNNING = f"""
     SELECT id FROM job WHERE status = 'running' AND kind = 'workflow' AND id > :behind
       AND {_ASIDE} ORDER BY 1 LIMIT :size
 """
-#: Columns of the workflow and of the child come first, then those of WorkflowNode in its order.
-_CHILD: Final = 7
 _NODES = """
     WITH gone AS (
         SELECT wanted.* FROM (
@@ -50,7 +47,7 @@ _NODES = """
     )
     SELECT n.workflow_job_id, child.id, child.status, child.cancel_requested, child.finished,
         left_behind.job_id IS NOT NULL, coalesce(late.expires <= dispatcher_now(), false),
-        n.id, n.identifier, n.do_not_run, NULL, n.spawns,
+        n.id, n.identifier, n.do_not_run, n.spawns,
         n.job_id IS NULL AND gone.spawns IS NOT NULL,
         n.all_parents_must_converge, n.start_failure, n.attempt
     FROM workflow_node AS n
@@ -115,11 +112,11 @@ def read_workflows(connection: Connection, ids: Sequence[int]) -> dict[int, Work
     )
     nodes: dict[int, list[WorkflowNode]] = defaultdict(list)
     for row in connection.execute(text(_NODES), {"ids": list(running)}).all():
-        node = WorkflowNode._make(row[_CHILD:])
-        if row[1] is not None:
-            child_id, status, *child = row[1:_CHILD]
-            node = node._replace(job=ChildJob(child_id, _STATUSES[status], *child))
-        nodes[row[0]].append(node)
+        workflow, child, status, canceled, finished, left, late, node, name, skip, *rest = row
+        job = None
+        if child is not None:
+            job = ChildJob(child, _STATUSES[status], canceled, finished, left, late)
+        nodes[workflow].append(WorkflowNode(node, name, skip, job, *rest))
     edges: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
     for workflow, parent, below, kind in connection.execute(
         text(_EDGES), {"ids": list(running)}

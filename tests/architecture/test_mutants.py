@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutants import MUTANTS, Mutant
+from tests.mutants.mutant import Mutant
+from tests.mutants.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
 

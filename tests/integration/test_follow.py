@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from dispatcher.actions.cancel import cancel_job
 from dispatcher.client.answers import Job, JobEvent
@@ -14,7 +14,9 @@ from dispatcher.client.client import Client
 from dispatcher.client.connection import Connection
 from dispatcher.client.errors import NotAllowed
 from dispatcher.client.follow import Interruption, Update, follow
+from dispatcher.db import job_moves
 from dispatcher.db.engine import transaction
+from dispatcher.domain.outcome import Outcome
 from dispatcher.errors import NotFound
 from dispatcher.settings import Settings
 from tests.api_server import Api, as_process, in_thread
@@ -134,3 +136,29 @@ def test_a_job_that_does_not_exist_and_a_bad_token_are_errors(api: Api) -> None:
     stranger = Client(Connection(api.url, "dsp_wrong", patience=0))
     with pytest.raises(NotAllowed):
         stranger.job(1)
+
+
+def test_a_job_that_is_lost_is_followed_by_its_retry(api: Api, engine: Engine) -> None:
+    with transaction(engine) as connection:
+        node_id = make_node(connection)
+        lost = make_job(connection, status="running", node_id=node_id, retries_left=1)
+        add_events(connection, lost, ["one", "two"])
+    following = follow(client_of(api), lost)
+    assert counters([next(following) for _ in range(2)]) == [1, 2]
+    with transaction(engine) as connection:
+        dispatch = connection.execute(text("SELECT dispatch_id FROM job")).scalar_one()
+        done = job_moves.finish(
+            connection, lost, dispatch_id=dispatch, outcome=Outcome.NODE_LOST, explanation="gone"
+        )
+        assert done is not None
+        assert done.retry_id is not None
+        add_events(connection, done.retry_id, ["one again"])
+        cancel_job(connection, done.retry_id)
+    updates = list(following)
+    jobs = [update for update in updates if isinstance(update, Job)]
+    assert [(job.id, job.retried_by) for job in jobs if job.final] == [
+        (lost, done.retry_id),
+        (done.retry_id, None),
+    ]
+    assert counters(updates) == [1]
+    assert updates[-1] is jobs[-1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,78 @@ def test_a_pass_is_cut_at_its_rows_and_the_next_goes_on_where_it_stopped(
     assert not passes[0]
     assert all(passes[1:])
     assert lease_row(engine, TASK).cursors == {}
+
+
+def test_a_backlog_of_several_passes_is_fruitless_once_it_was_walked(
+    engine: Engine, settings: Settings
+) -> None:
+    settings = settings.model_copy(update={"pass_rows": 100})
+    with changed(engine) as connection:
+        make_jobs(connection, 350)
+    with runner(settings) as running:
+        assert running.trigger(TASK) == "complete"
+        with counting(running.engine) as statements:
+            assert running.trigger(TASK) == "fruitless"
+    assert not any("FROM job" in statement for statement in statements)
+    assert len(statements) <= 20
+
+
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_a_change_during_a_walk_of_several_passes_makes_the_next_pass_look_again(
+    engine: Engine, settings: Settings, when: int
+) -> None:
+    """Right after the pass with this number, in which the walk has not ended."""
+    settings = settings.model_copy(update={"pass_rows": 100})
+    with changed(engine) as connection:
+        make_jobs(connection, 350)
+    passes = []
+
+    def late(under_way: Pass) -> Ended:
+        ended = task_manager.run(under_way)
+        passes.append(ended.result)
+        if len(passes) == when:
+            with changed(engine) as connection:
+                make_node(connection, capacity=1000)
+        return ended
+
+    with runner(settings, {TASK: late}) as running:
+        running.trigger(TASK)
+        running.trigger(TASK)
+    assert passes[when - 1] == "budget"
+    assert statuses(engine)["waiting"] == 200, "the node holds no more"
+
+
+def test_a_walk_whose_pass_was_killed_is_made_again(engine: Engine, settings: Settings) -> None:
+    settings = settings.model_copy(update={"pass_rows": 100})
+    with changed(engine) as connection:
+        make_jobs(connection, 350)
+
+    def killed(under_way: Pass) -> Ended:
+        if under_way.lease.cursors:
+            raise RuntimeError("the process is gone")
+        return task_manager.run(under_way)
+
+    with runner(settings, {TASK: killed}) as running, pytest.raises(RuntimeError):
+        running.trigger(TASK)
+    with runner(settings) as running:
+        assert running.trigger(TASK) == "complete"
+        assert running.trigger(TASK) == "complete", "the rest alone does not count"
+        assert running.trigger(TASK) == "fruitless"
+
+
+def test_what_falls_due_in_an_earlier_pass_of_a_walk_is_not_forgotten(
+    engine: Engine, settings: Settings
+) -> None:
+    settings = settings.model_copy(update={"pass_rows": 100})
+    with changed(engine) as connection:
+        node_id = make_node(connection, capacity=10)
+        make_job(connection, status="running", node_id=node_id, task_impact=10)
+        first = make_job(connection)
+        make_jobs(connection, 300, dependencies_processed=True, preferred_groups=[0])
+    with runner(settings) as running:
+        assert running.trigger(TASK) == "complete"
+    due = job_row(engine, first).held_since + timedelta(seconds=settings.reserve_after)
+    assert lease_row(engine, TASK).next_due == due
 
 
 def test_every_pending_job_is_decided_about_exactly_once_in_a_pass(

@@ -236,8 +236,13 @@ def test_a_node_that_cannot_be_started_fails_with_the_reason(
 ) -> None:
     with transaction(engine) as connection:
         inner = make_template(connection, "inner", ask_inventory_on_launch=True)
-        template = make_template(
-            connection, "t", [nests("bad", inner, prompts={"inventory": 77}), nests("good", inner)]
+        template = make_template(connection, "t", [nests("bad", inner), nests("good", inner)])
+        # past the check of a save, as an inventory that was deleted since
+        connection.execute(
+            text(
+                "UPDATE workflow_template_node SET prompts = '{\"inventory\": 77}'"
+                " WHERE identifier = 'bad'"
+            )
         )
     workflow = launched(engine, template)
     settle(running)

@@ -1,4 +1,4 @@
-"""``make mutants``: apply each mutant in a copy of its own and run the planners' tests on it.
+"""``make mutants``: apply each mutant in a copy of its own and run the tests of its rule on it.
 
 Fails when one survives, when its text is no longer there, or when the tests fail without any.
 """
@@ -14,32 +14,42 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from tests.mutants.mutants import MUTANTS, Mutant
+from tests.mutants.mutant import Mutant
+from tests.mutants.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[2]
-TESTS: Final = (
-    "test_plan_tasks",
-    "test_plan_exclusions",
-    "test_plan_turns",
-    "test_plan_locks",
-    "test_fairness",
-    "test_plan_properties",
+TESTS: Final = tuple(
+    f"tests/unit/{name}.py"
+    for name in (
+        "test_plan_tasks",
+        "test_plan_exclusions",
+        "test_plan_turns",
+        "test_plan_locks",
+        "test_fairness",
+        "test_plan_properties",
+    )
 )
 #: Planners with tests of their own, by module.
 TESTS_OF: Final[dict[str, tuple[str, ...]]] = {
-    "plan_workflows": ("test_plan_workflows",),
-    "workflow_graph": ("test_workflow_graph",),
-    "plan_recovery": ("test_plan_recovery",),
+    "plan_workflows": ("tests/unit/test_plan_workflows.py",),
+    "workflow_graph": ("tests/unit/test_workflow_graph.py", "tests/unit/test_plan_workflows.py"),
+    "plan_recovery": ("tests/unit/test_plan_recovery.py",),
 }
 #: Seconds for the tests of one mutant; longer is a mutant that never ends, so it is found.
 LONGEST = 600
 
 
-def verdict(mutant: Mutant | None) -> str:
+def tests_of(mutant: Mutant) -> tuple[str, ...]:
+    """The tests that must find a mutant."""
+    return mutant.tests or TESTS_OF.get(Path(mutant.file).stem, TESTS)
+
+
+def verdict(mutant: Mutant | None, tests: tuple[str, ...]) -> str:
     """``killed``, ``survived``, or ``gone`` when the text to change is not there once."""
-    with tempfile.TemporaryDirectory() as directory:
+    # short: sockets of the tests' servers are below it
+    with tempfile.TemporaryDirectory(prefix="mu") as directory:
         copy = Path(directory)
-        for package in ("dispatcher", "schedulers", "tests"):
+        for package in ("dispatcher", "schedulers", "workers", "tests"):
             shutil.copytree(
                 ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__")
             )
@@ -51,7 +61,6 @@ def verdict(mutant: Mutant | None) -> str:
             if source.count(mutant.old) != 1:
                 return "gone"
             file.write_text(source.replace(mutant.old, mutant.new), encoding="utf-8")
-        tests = TESTS if mutant is None else TESTS_OF.get(Path(mutant.file).stem, TESTS)
         return "killed" if _fails(copy, tests) else "survived"
 
 
@@ -59,7 +68,7 @@ def _fails(copy: Path, tests: tuple[str, ...]) -> bool:
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     try:
         ran = subprocess.run(
-            [*command, *(f"tests/unit/{name}.py" for name in tests)],
+            [*command, *tests],
             cwd=copy,
             env={**os.environ, "PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
@@ -74,14 +83,17 @@ def _fails(copy: Path, tests: tuple[str, ...]) -> bool:
 def main(words: list[str]) -> int:
     """Run all mutants, or those whose rule contains one of the words; 1 if one is not killed."""
     chosen = [m for m in MUTANTS if not words or any(word in m.rule for word in words)]
-    if verdict(None) != "survived":
+    every = tuple(dict.fromkeys(test for mutant in chosen for test in tests_of(mutant)))
+    if verdict(None, every) != "survived":
         print("the tests fail without a mutant", file=sys.stderr)
         return 1
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         verdicts = []
-        for mutant, found in zip(chosen, pool.map(verdict, chosen), strict=True):
+        for mutant, found in zip(
+            chosen, pool.map(verdict, chosen, map(tests_of, chosen)), strict=True
+        ):
             verdicts.append(found)
-            print(f"{found:9} {Path(mutant.file).stem:11} {mutant.rule}", flush=True)
+            print(f"{found:9} {Path(mutant.file).stem:15} {mutant.rule}", flush=True)
     print(f"{verdicts.count('killed')} of {len(verdicts)} killed")
     return 0 if verdicts.count("killed") == len(verdicts) else 1
 

@@ -132,6 +132,7 @@ def _backlog(chance: random.Random, size: int, ranks: Sequence[float]) -> list[P
             chance.choice([0, 1, 2, 3, 4, 8, 30]),
             chance.sample([1, 2, 3, 4], chance.randint(0, 3)),
             rank=chance.choice(ranks),
+            held_since=chance.choice([None, *ranks]),
             kind=Kind.WORKFLOW if chance.random() < 0.1 else chance.choice(NODE_KINDS),
             forks=chance.randint(1, 8),
             organization_id=chance.randint(1, 3),

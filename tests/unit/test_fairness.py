@@ -21,7 +21,8 @@ AT = NOW.timestamp()
 def of(tenant: int, id: int, impact: int = 1, *, age: float = 1, **fields: object) -> PendingJob:
     """A pending job of a tenant, created when its rank says."""
     rank = AT - age
-    values = {"rank": rank, "created": rank, "organization_id": tenant} | fields
+    held = {"rank": rank, "created": rank, "held_since": rank}
+    values = held | {"organization_id": tenant} | fields
     return pending(id, impact, **values)
 
 
@@ -72,7 +73,7 @@ def test_of_tenants_that_use_the_same_the_first_in_rank_is_next_and_then_the_fir
 
 
 def test_jobs_that_cannot_start_cost_their_tenant_no_turn():
-    stuck = [replace(of(1, i, age=50), preferred_groups=()) for i in range(1, 30)]
+    stuck = [of(1, i, age=50)._replace(preferred_groups=()) for i in range(1, 30)]
     here = world([node(1, 2)])
     assert sorted(places(plan(here, *stuck, of(1, 40, age=40), of(2, 50), of(2, 51)))) == [40, 50]
 

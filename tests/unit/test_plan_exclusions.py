@@ -91,7 +91,7 @@ def test_an_old_playbook_that_lacks_room_is_not_overtaken_by_updates_of_its_proj
     decided = plan(here, *jobs, pending(3, 1, project_id=7))
     assert places(decided) == {3: 2}
     assert reason_of(decided[2]).data == {"project": 7, "jobs": [], "ahead": [1]}
-    young = plan(here, replace(jobs[0], rank=jobs[0].rank + 1), jobs[1])
+    young = plan(here, jobs[0]._replace(held_since=jobs[0].held_since + 1), jobs[1])
     assert places(young) == {2: 1}
 
 

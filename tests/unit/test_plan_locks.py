@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dispatcher.domain.status import Kind
 from schedulers.core.decision import Block, Hold, Start
-from tests.unit.worlds import active, locked, node, pending, places, plan, reason_of, world
+from schedulers.core.snapshot import CoolingJob
+from tests.unit.worlds import NOW, active, locked, node, pending, places, plan, reason_of, world
 
 ROOM = [node(1, 1000)]
 
@@ -93,3 +96,18 @@ def test_the_smallest_ids_are_named_whatever_the_order_of_rows():
         assert reason.data["jobs"] == sorted(ids)[:10]
         exclusive = world(ROOM, active=[locked(i, "exclusive", "h1", build=active) for i in rows])
         assert reason_of(plan(exclusive, locked(1, "shared", "h1"))[1]).data["jobs"] == [8]
+
+
+@pytest.mark.parametrize("mode", ["exclusive", "shared"])
+def test_locks_of_a_job_stopped_by_force_are_kept_for_a_while(mode):
+    def cooled(seconds):
+        ended = CoolingJob(90, ("h1", "h2"), NOW.timestamp() + seconds)
+        return replace(world(ROOM), cooling=(ended,))
+
+    jobs = [locked(1, mode, "h2", "h3"), locked(2, mode, "h3"), locked(3, "none", "h1")]
+    decided = plan(cooled(1), *jobs)
+    assert places(decided) == {2: 1, 3: 1}
+    reason = reason_of(decided[1])
+    assert (reason.code, reason.data["cooling"], reason.data["keys"]) == ("host_lock", [90], ["h2"])
+    assert reason.data["jobs"] == []
+    assert places(plan(cooled(0), jobs[0])) == {1: 1}

@@ -108,14 +108,14 @@ def test_the_order_of_rows_changes_nothing(world, jobs, seed):
         world,
         nodes=mixed(world.nodes),
         groups=tuple(replace(g, node_ids=mixed(g.node_ids)) for g in mixed(world.groups)),
-        active=tuple(replace(a, lock_keys=mixed(a.lock_keys)) for a in mixed(world.active)),
+        active=tuple(a._replace(lock_keys=mixed(a.lock_keys)) for a in mixed(world.active)),
         tenants=mixed(world.tenants),
         recent=mixed(world.recent),
         pauses=mixed(world.pauses),
         template_limits=mixed(world.template_limits),
     )
     jobs_mixed = [
-        replace(job, dependencies=mixed(job.dependencies), lock_keys=mixed(job.lock_keys))
+        job._replace(dependencies=mixed(job.dependencies), lock_keys=mixed(job.lock_keys))
         for job in mixed(jobs)
     ]
     assert _plan(world, jobs) == _plan(other, jobs_mixed)
@@ -127,7 +127,7 @@ def test_the_names_of_hosts_change_nothing(world, jobs, names):
     renamed = dict(zip(HOSTS, names, strict=True))
 
     def rename(row):
-        return replace(row, lock_keys=tuple(renamed[key] for key in row.lock_keys))
+        return row._replace(lock_keys=tuple(renamed[key] for key in row.lock_keys))
 
     other = replace(world, active=tuple(map(rename, world.active)))
     plain = [_without_keys(d) for d in _plan(world, jobs)]
@@ -148,8 +148,7 @@ def test_the_ids_of_nodes_and_groups_change_nothing(world, jobs, seed):
     nodes, groups = _other_ids(world.nodes, shuffler), _other_ids(world.groups, shuffler)
 
     def moved(job):
-        return replace(
-            job,
+        return job._replace(
             node_id=nodes.get(job.node_id),
             instance_group_id=groups[job.instance_group_id],
         )
@@ -168,7 +167,7 @@ def test_the_ids_of_nodes_and_groups_change_nothing(world, jobs, seed):
         ),
     )
     jobs_moved = [
-        replace(job, preferred_groups=tuple(groups.get(g, 999) for g in job.preferred_groups))
+        job._replace(preferred_groups=tuple(groups.get(g, 999) for g in job.preferred_groups))
         for job in jobs
     ]
     expected = [
@@ -184,7 +183,8 @@ def test_the_ids_of_nodes_and_groups_change_nothing(world, jobs, seed):
 @given(worlds(), backlogs(old=True), st.permutations([1, 2, 3]))
 def test_the_ids_of_tenants_change_nothing(world, jobs, ids):
     def moved(row):
-        return replace(row, organization_id=ids[row.organization_id - 1])
+        other = {"organization_id": ids[row.organization_id - 1]}
+        return row._replace(**other) if isinstance(row, tuple) else replace(row, **other)
 
     other = replace(
         world,
@@ -249,18 +249,9 @@ def test_a_limited_pass_makes_the_first_starts_of_an_unlimited_one(world, jobs, 
 
 @SOME
 @given(worlds(), backlogs(old=True))
-def test_free_capacity_of_groups_is_what_their_nodes_have_left(world, jobs):
-    ledger = plan_window(Ledger.of(world), jobs)[1]
-    for group in world.groups:
-        left = [ledger.nodes[node.id].remaining for node in takers(world, group)]
-        assert ledger.free_by_group()[group.name] == sum(x for x in left if x > 0)
-
-
-@SOME
-@given(worlds(), backlogs(old=True))
 def test_jobs_without_a_node_take_nothing(world, jobs):
     # of one tenant: a head that is gone changes whose turn it is among equals
-    jobs = [replace(job, organization_id=1) for job in jobs]
+    jobs = [job._replace(organization_id=1) for job in jobs]
     begun = {d.job_id for d in _plan(world, jobs) if isinstance(d, Begin)}
     others = [job for job in jobs if job.id not in begun]
     assert _starts(_plan(world, jobs)) == _starts(_plan(world, others))

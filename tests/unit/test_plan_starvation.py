@@ -40,7 +40,7 @@ def simulate(
 ) -> dict[int, int]:
     """Job id → second of its start, until job ``last`` has started.
 
-    ``arrivals`` are by second; their ranks are set to it.
+    ``arrivals`` are by second; their ranks are set to it, and each is held from then on.
     """
     waiting: dict[int, PendingJob] = {}
     running: dict[int, tuple[int, ActiveJob]] = {}
@@ -51,7 +51,8 @@ def simulate(
         now = NOW + timedelta(seconds=second)
         running = {id: (end, job) for id, (end, job) in running.items() if end > second}
         for job in arrivals.get(second, ()):
-            waiting[job.id] = replace(job, rank=now.timestamp(), created=now.timestamp())
+            at = now.timestamp()
+            waiting[job.id] = job._replace(rank=at, created=at, held_since=at)
         held = (*cluster.active, *(job for _, job in running.values()))
         decisions, _ = plan_window(
             Ledger.of(replace(cluster, now=now, active=held)), list(waiting.values())

@@ -7,7 +7,18 @@ from dataclasses import replace
 from dispatcher.domain.status import Kind
 from schedulers.core.decision import Block, Hold, Start
 from schedulers.core.plan_tasks import Ledger, plan_window
-from tests.unit.worlds import active, group, locked, node, pending, places, plan, reason_of, world
+from tests.unit.worlds import (
+    NOW,
+    active,
+    group,
+    locked,
+    node,
+    pending,
+    places,
+    plan,
+    reason_of,
+    world,
+)
 
 ROOM = [node(1, 1000)]
 
@@ -262,3 +273,12 @@ def test_the_wait_after_which_nobody_overtakes_comes_with_the_world():
     jobs = (pending(1, 6, age=10), pending(2, 1))
     assert places(plan(replace(here, reserve_after=10.0), *jobs)) == {}
     assert places(plan(replace(here, reserve_after=11.0), *jobs)) == {2: 1}
+
+
+def test_time_counts_from_when_a_job_is_held_and_not_from_its_rank():
+    here = world([node(1, 10)], active=[active(90, 1, 6)])
+    small = pending(2, 4)
+    urgent = pending(1, 8, rank=NOW.timestamp() - 7_200, held_since=NOW.timestamp() - 59)
+    assert places(plan(here, urgent, small)) == {2: 1}
+    assert places(plan(here, urgent._replace(held_since=None), small)) == {2: 1}
+    assert places(plan(here, urgent._replace(held_since=NOW.timestamp() - 60), small)) == {}

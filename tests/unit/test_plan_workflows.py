@@ -93,6 +93,12 @@ def test_an_approval_that_nobody_decided_in_time_expires():
     assert plan_workflows([workflow(late, canceled=True)]) == [CancelChild(1, 10)]
 
 
+def test_an_approval_that_was_decided_late_or_in_time_does_not_expire():
+    approved = ChildJob(10, Status.SUCCESSFUL, expired=True)
+    decided = WorkflowNode(1, "ok?", job=approved, spawns="approval")
+    assert decide(decided) == [FinishWorkflow(1, Outcome.SUCCESSFUL, "")]
+
+
 def test_artifacts_of_all_ancestors_come_in_order_of_finishing():
     nodes = [
         step(1, Status.SUCCESSFUL, ended=9),
@@ -254,9 +260,10 @@ def test_a_canceled_workflow_cancels_its_children_once_and_skips_the_rest():
         step(2, Status.PENDING),
         step(1, Status.SUCCESSFUL),
         step(5, do_not_run=True),
+        step(6, lost=True),
         canceled=True,
     )
-    assert decisions == [SkipNode(1, 3), CancelChild(1, 20)]
+    assert decisions == [SkipNode(1, 3), SkipNode(1, 6), CancelChild(1, 20)]
 
 
 def test_a_canceled_workflow_ends_canceled_when_no_child_is_active():

@@ -21,7 +21,14 @@ HOSTS = ["host:10.0.0.1:22", "host:10.0.0.2:22", "host:10.0.0.3:22"]
 #: The data behind the sentences on the page.
 EXAMPLES = {
     "dependency": {"jobs": [3, 4], "jobs_total": 2},
-    "host_lock": {"jobs": [3, 4], "jobs_total": 4, "ahead": [7], "keys": HOSTS, "keys_total": 7},
+    "host_lock": {
+        "jobs": [3, 4],
+        "jobs_total": 4,
+        "ahead": [7],
+        "cooling": [5],
+        "keys": HOSTS,
+        "keys_total": 7,
+    },
     "project_update": {"project": 7, "jobs": [3], "ahead": []},
     "source_update": {"source": 5, "jobs": [3], "ahead": []},
     "inventory_update": {"inventory": 6, "jobs": [3, 4], "ahead": []},

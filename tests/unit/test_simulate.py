@@ -6,9 +6,23 @@ import random
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 
-from schedulers.core.simulate import Arrival, report, simulate, with_more_nodes
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schedulers.core.plan_tasks import Ledger
+from schedulers.core.played_ledger import PlayedLedger
+from schedulers.core.simulate import (
+    Arrival,
+    Started,
+    report,
+    simulate,
+    with_more_nodes,
+    with_node_count,
+)
 from schedulers.core.snapshot import Tenant
+from tests.unit.planner_strategies import backlogs, worlds
 from tests.unit.worlds import NOW, active, node, pending, world
 
 AT = NOW.timestamp()
@@ -16,7 +30,7 @@ AT = NOW.timestamp()
 
 def comes(id: int, impact: int = 2, *, after: float = 0, lasts: float = 10, **fields) -> Arrival:
     at = AT + after
-    job = pending(id, impact, **({"rank": at, "created": at} | fields))
+    job = pending(id, impact, **({"rank": at, "created": at, "held_since": at} | fields))
     return Arrival(job, at, lasts)
 
 
@@ -68,6 +82,43 @@ def test_tenants_have_their_weights():
     trace = [comes(i, organization_id=1 + i % 2) for i in range(1, 41)]
     first = [s.job.organization_id for s in simulate(cluster, trace) if s.at == AT]
     assert sorted(first) == [1, 2, 2, 2]
+
+
+class Anew(PlayedLedger):
+    """The ledger of each pass made of everything that is active, as a live pass makes it."""
+
+    def begin_pass(self, now, ended):
+        super().begin_pass(now, ended)
+        moment = datetime.fromtimestamp(now, UTC)
+        return Ledger.of(replace(self._world, now=moment, active=tuple(self._active.values())))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(worlds(), backlogs(old=True), st.integers(0, 1 << 30))
+def test_a_ledger_that_goes_on_gives_the_same_starts_as_one_made_anew(cluster, jobs, seed):
+    chance = random.Random(seed)
+    cluster = replace(cluster, recent=())
+    trace = sorted(
+        (
+            Arrival(job, cluster.now.timestamp() + chance.randint(0, 40), chance.randint(1, 30))
+            for job in jobs
+        ),
+        key=lambda arrival: arrival.at,
+    )
+    ends = {job.id: cluster.now.timestamp() + chance.randint(1, 50) for job in cluster.active}
+
+    def played(ledger: type[PlayedLedger]) -> list[Started]:
+        return list(simulate(cluster, trace, ends=ends, ledger=ledger))
+
+    assert played(PlayedLedger) == played(Anew)
+
+
+def test_fewer_or_more_nodes_than_a_trace_has():
+    cluster = world([node(1, 4), node(2, 8), node(3, 2)])
+    assert with_node_count(cluster, None) is cluster
+    assert [n.name for n in with_node_count(cluster, 2).nodes] == ["n1", "n2"]
+    assert with_node_count(cluster, 2).groups[0].node_ids == (1, 2)
+    assert [n.capacity for n in with_node_count(cluster, 5).nodes] == [4, 8, 2, 8, 8]
 
 
 def _trace(jobs: int) -> Iterator[Arrival]:

@@ -40,12 +40,13 @@ def group(
 def pending(
     id: int, impact: int = 2, groups: Sequence[int] = (1,), *, age: float = 1, **fields: Any
 ) -> PendingJob:
-    """A pending playbook job, ``age`` seconds old; equal ages go by id."""
+    """A pending playbook job, ``age`` seconds old and held since; equal ages go by id."""
     values: dict[str, Any] = {
         "kind": Kind.PLAYBOOK,
         "name": f"job {id}",
         "organization_id": 1,
         "rank": NOW.timestamp() - age,
+        "held_since": NOW.timestamp() - age,
         "forks": 5,
     }
     return PendingJob(

@@ -50,7 +50,12 @@ class Explanation(BaseModel):
 @router.get("/{job_id}/explain/", summary="Explain the job", response_model=Explanation)
 def get_explanation(caller: CallerParameter, job_id: JobId) -> dict[str, Any]:
     """Every blocker, the position and the expected start, computed from one snapshot."""
-    reserve_after = caller.services.settings.reserve_after
+    settings = caller.services.settings
     with caller.snapshot() as connection:
-        case = read_case(connection, job_id, reserve_after=reserve_after)
+        case = read_case(
+            connection,
+            job_id,
+            reserve_after=settings.reserve_after,
+            lock_cooldown=settings.lock_cooldown,
+        )
     return asdict(explain_case(case))

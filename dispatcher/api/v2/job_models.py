@@ -111,6 +111,9 @@ class JobInList(UnifiedJob):
     )
     events_stored: int = Field(description="Events that can be read now.")
     retry_of: int | None = Field(description="The job that this one repeats after a lost node.")
+    retried_by: int | None = Field(
+        description="The job that repeats this one, which was lost with its node."
+    )
 
 
 class Job(JobInList):

@@ -75,6 +75,7 @@ _SAME: Final = (
     "events_complete",
     "events_stored",
     "retry_of",
+    "retried_by",
     "allow_simultaneous",
 )
 #: Fields that are columns of another name.
@@ -181,6 +182,8 @@ def _related(row: Row) -> dict[str, str]:
         related["relaunch"] = f"{url}relaunch/"
     if row["retry_of"] is not None:
         related["retry_of"] = url_of("jobs", row["retry_of"])
+    if row["retried_by"] is not None:
+        related["retried_by"] = url_of("jobs", row["retried_by"])
     return related | parents(row)
 
 

@@ -56,6 +56,7 @@ def _status(state: JobState) -> dict[str, Any]:
         "cancel_requested": state.cancel_requested,
         "events_stored": state.stored,
         "events_complete": state.events_complete,
+        "retried_by": state.retried_by,
     }
 
 
@@ -147,7 +148,8 @@ async def _stream(caller: Caller, job_id: int, after: int) -> AsyncIterator[str]
         200: {
             "description": "Server-sent events. `job_event`: one event (`id` is its counter) without"
             " `event_data`. `status`: the status, or why the job waits, has changed, or is said for the first time. `end`:"
-            " the job has ended and every event was sent. Comments keep the connection alive.",
+            " the job has ended and every event was sent; where `retried_by` is not null, another job"
+            " repeats it. Comments keep the connection alive.",
             "content": {"text/event-stream": {"schema": {"type": "string"}}},
         }
     },

@@ -23,6 +23,7 @@ from dispatcher.db.tables.managers import (
     change,
     manager_lease,
     manager_request,
+    manager_walk,
     schema_info,
 )
 from dispatcher.db.tables.nodes import (
@@ -91,6 +92,7 @@ __all__ = [
     "job_template",
     "manager_lease",
     "manager_request",
+    "manager_walk",
     "metadata",
     "node",
     "node_lease",

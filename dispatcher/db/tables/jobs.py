@@ -92,7 +92,7 @@ job = Table(
     Column("outcome", Text),
     Column("explanation", Text, nullable=False, server_default=text("''")),
     Column("events_complete", Boolean, nullable=False, server_default=text("false")),
-    Column("retry_of", BigInteger, ForeignKey("job.id"), unique=True),
+    Column("retry_of", BigInteger, ForeignKey("job.id")),
     Column("retries_left", SmallInteger, nullable=False, server_default=text("0")),
     # null where the template was deleted since
     Column("job_template_id", BigInteger, ForeignKey("job_template.id", ondelete="SET NULL")),
@@ -184,6 +184,7 @@ job = Table(
         "slice_count >= 1 AND slice_number >= 0 AND slice_number <= slice_count", name="slice_range"
     ),
     CheckConstraint("retries_left >= 0", name="retries_range"),
+    # each index is written with each move of a job: partial where it can be
     Index(None, "status", "id"),
     Index(
         "ix_job_project_updates",
@@ -197,11 +198,18 @@ job = Table(
         text("finished DESC"),
         postgresql_where=text("kind = 'inventory_update'"),
     ),
-    Index(None, "job_template_id", "id"),
+    Index(
+        "uq_job_retry_of",
+        "retry_of",
+        unique=True,
+        postgresql_where=text("retry_of IS NOT NULL"),
+    ),
+    Index(None, "job_template_id", "id", postgresql_where=text("job_template_id IS NOT NULL")),
     Index(
         None, "inventory_id", postgresql_where=text("status IN ('pending', 'waiting', 'running')")
     ),
-    Index(None, "job_day"),
+    # asked for whole days of long ago; a tree would cost every move of every job
+    Index(None, "job_day", postgresql_using="brin"),
     Index(None, "bundle_digest", postgresql_where=text("bundle_digest IS NOT NULL")),
 )
 

@@ -48,6 +48,18 @@ manager_lease = Table(
     Column("last_pass_at", Timestamp),
 )
 
+#: A walk through a backlog that a pass has left to the next one, who takes the lease right after it.
+manager_walk = Table(
+    "manager_walk",
+    metadata,
+    Column("manager", Text, ForeignKey("manager_lease.manager"), primary_key=True),
+    # of the pass that stopped; another acquisition in between, by whomever, voids the row
+    Column("epoch", BigInteger, nullable=False),
+    # the change counter at its head, and the earliest time at which it is to be made again
+    Column("change", BigInteger, nullable=False),
+    Column("due", Timestamp),
+)
+
 #: Triggers that found the manager busy (docs/protocols.md 1.3); a row of its own on purpose.
 manager_request = Table(
     "manager_request",

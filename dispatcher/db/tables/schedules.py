@@ -74,6 +74,7 @@ schedule_launch = Table(
     # why there is no job
     Column("error", Text, nullable=False, server_default=text("''")),
     PrimaryKeyConstraint("schedule_id", "due"),
+    Index(None, "job_id"),
 )
 
 #: Switches that stop starts: of the whole, of a group, of a tenant.

@@ -70,6 +70,7 @@ def test_a_late_follower_gets_everything_and_the_end(api: Api, engine: Engine, j
         "cancel_requested": False,
         "events_stored": 1234,
         "events_complete": True,
+        "retried_by": None,
     }
 
 

@@ -6,9 +6,12 @@ import json
 import signal
 from pathlib import Path
 
+from sqlalchemy import Engine, text
+
 from dispatcher.domain.outcome import Outcome
 from tests.acting_node import ActingNode
 from tests.command_line import dispatcher, ended, start
+from tests.waiting import wait_until
 
 
 def test_following_a_job_never_cancels_it(
@@ -105,3 +108,48 @@ def test_jobs_are_listed_shown_and_canceled(
 def test_nodes_are_listed(server: dict[str, str], node: ActingNode, project: Path) -> None:
     table = dispatcher("node", "list", cwd=project, **server).stdout
     assert table.splitlines()[1].split()[:5] == ["n1", "alive", "100", "0", "0"]
+
+
+def test_following_moves_on_to_the_job_that_repeats_a_lost_one(
+    server: dict[str, str], node: ActingNode, engine: Engine, project: Path
+) -> None:
+    job_id = int(
+        dispatcher("run", "site.yml", "-i", "h,", "--detach", cwd=project, **server).stdout
+    )
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE job SET retries_left = 1"))
+    node.claim(job_id)
+    node.print(job_id, ["first try"])
+    process = start("jobs", "follow", str(job_id), cwd=project, **server)
+    assert process.stdout is not None
+    process.stdout.readline()
+    node.finish(job_id, Outcome.NODE_LOST, "gone")
+    retry = node.newest_job(after=job_id)
+    node.claim(retry)
+    node.print(retry, ["second try"])
+    node.finish(retry, Outcome.SUCCESSFUL)
+    code, output, words = ended(process)
+    assert code == 0
+    assert output == "second try\n"
+    assert f"job {job_id} was lost with node n1; job {retry} repeats it" in words
+    assert words.rstrip().splitlines()[-1].startswith(f"dispatcher: job {retry} successful")
+
+
+def test_a_cancel_meant_for_a_lost_job_reaches_its_retry(
+    server: dict[str, str], node: ActingNode, engine: Engine, project: Path
+) -> None:
+    process = start("run", "site.yml", "-i", "h,", cwd=project, **server)
+    job_id = node.newest_job()
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE job SET retries_left = 1"))
+    node.claim(job_id)
+    node.print(job_id, ["first try"])
+    assert process.stdout is not None
+    process.stdout.readline()
+    node.finish(job_id, Outcome.NODE_LOST, "gone")
+    retry = node.newest_job(after=job_id)
+    node.claim(retry)
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: node.cancel_requested(retry), what="the retry is to be canceled")
+    node.finish(retry, Outcome.CANCELED)
+    assert ended(process)[0] == 3

@@ -385,7 +385,6 @@ def upgrade() -> None:
         ),
         sa.ForeignKeyConstraint(["retry_of"], ["job.id"], name=op.f("fk_job_retry_of")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_job")),
-        sa.UniqueConstraint("retry_of", name=op.f("uq_job_retry_of")),
         sa.UniqueConstraint("uuid", name=op.f("uq_job_uuid")),
     )
     op.create_index(
@@ -411,7 +410,16 @@ def upgrade() -> None:
             "status = 'pending' AND dependencies_processed AND kind <> 'approval'"
         ),
     )
-    op.create_index(op.f("ix_job_job_day"), "job", ["job_day"], unique=False)
+    op.create_index(
+        op.f("ix_job_job_day"), "job", ["job_day"], unique=False, postgresql_using="brin"
+    )
+    op.create_index(
+        "uq_job_retry_of",
+        "job",
+        ["retry_of"],
+        unique=True,
+        postgresql_where=sa.text("retry_of IS NOT NULL"),
+    )
     op.create_index(
         "ix_job_quarantined",
         "job",

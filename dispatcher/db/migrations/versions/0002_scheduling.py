@@ -28,6 +28,17 @@ CHECKS = (
 
 def upgrade() -> None:
     op.create_table(
+        "manager_walk",
+        sa.Column("manager", sa.Text(), nullable=False),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("change", sa.BigInteger(), nullable=False),
+        sa.Column("due", sa.DateTime(timezone=True), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["manager"], ["manager_lease.manager"], name=op.f("fk_manager_walk_manager")
+        ),
+        sa.PrimaryKeyConstraint("manager", name=op.f("pk_manager_walk")),
+    )
+    op.create_table(
         "inventory",
         sa.Column("id", sa.BigInteger(), sa.Identity(always=False), nullable=False),
         sa.Column("organization_id", sa.BigInteger(), nullable=False),
@@ -715,6 +726,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("schedule_id", "due", name=op.f("pk_schedule_launch")),
     )
+    op.create_index(op.f("ix_schedule_launch_job_id"), "schedule_launch", ["job_id"])
     op.create_table(
         "workflow_input",
         sa.Column("job_id", sa.BigInteger(), nullable=False),
@@ -841,7 +853,11 @@ def upgrade() -> None:
         postgresql_where=sa.text("status = 'pending' AND kind = 'approval'"),
     )
     op.create_index(
-        op.f("ix_job_job_template_id_id"), "job", ["job_template_id", "id"], unique=False
+        op.f("ix_job_job_template_id_id"),
+        "job",
+        ["job_template_id", "id"],
+        unique=False,
+        postgresql_where=sa.text("job_template_id IS NOT NULL"),
     )
     op.create_index(
         "ix_job_project_updates",
