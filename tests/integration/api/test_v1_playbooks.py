@@ -382,15 +382,23 @@ def test_status_has_counters_task_metadata_and_last_failures(
     uuid = started(v1)
     store(engine, uuid, task("first"), result("ok", "osd1"), result("skipped", "osd2"))
     store(engine, uuid, result("failed", "osd2"), result("failed", "osd1", ignore_errors=True))
-    store(engine, uuid, task("second"), result("ok", "osd1"), result("failed", "osd2", "second"))
+    store(
+        engine,
+        uuid,
+        task("unseen"),
+        result("failed", "osd2"),
+        task("second"),
+        result("ok", "osd1"),
+        result("failed", "osd2", "second"),
+    )
     code, status, msg, data = said(v1.get(f"{RUNS}/{uuid}"))
     assert (code, status, msg) == (200, "OK", "running")
-    assert (data["task"], data["last_task_num"], data["role"]) == ("second", 8, "")
-    assert (data["ok"], data["failed"], data["skipped"]) == (2, 2, 1)
+    assert (data["task"], data["last_task_num"], data["role"]) == ("second", 10, "")
+    assert (data["ok"], data["failed"], data["skipped"]) == (2, 3, 1)
     assert data["task_metadata"]["task_action"] == "debug"
     assert re.match(r"\d{4}-\d\d-\d\dT", data["task_metadata"]["created"])
     assert list(data["failures"]) == ["osd2"]
-    assert data["failures"]["osd2"]["counter"] == 8
+    assert data["failures"]["osd2"]["counter"] == 10
     assert data["failures"]["osd2"]["event_data"]["task"] == "second"
 
 
