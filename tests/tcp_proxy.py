@@ -32,12 +32,14 @@ class _Pair:
     Attributes:
         doomed: its next answer is lost, and the connection with it.
         abandoned: nothing is passed on any more, not even its end.
+        answered: bytes that its server has sent.
     """
 
     client: socket.socket
     server: socket.socket
     doomed: bool = False
     abandoned: bool = False
+    answered: int = 0
 
 
 class TcpProxy:
@@ -58,6 +60,8 @@ class TcpProxy:
         self.lost_answers = 0
         #: Seconds that each piece is held up, in either direction.
         self.delay = 0.0
+        #: Bytes that a server may answer on one connection before it is cut there; None: any number.
+        self.allowed: int | None = None
         self._listener = socket.create_server(("127.0.0.1", 0))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -157,8 +161,14 @@ class TcpProxy:
                 self._flowing.wait()
                 if self.delay:
                     time.sleep(self.delay)
+                whole = len(piece)
+                if not is_client and self.allowed is not None:
+                    piece = piece[: max(0, self.allowed - pair.answered)]
+                    pair.answered += len(piece)
                 if not pair.abandoned:
                     sink.sendall(piece)
+                if len(piece) < whole:
+                    break
         if pair.abandoned and not is_client:
             source.close()
             return  # the client's side ends when the client gives up

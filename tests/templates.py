@@ -118,8 +118,18 @@ def make_one_of_each(connection: Connection) -> dict[str, int]:
         inventory_id=inventory,
         inventory_source_id=source,
     )
+    credential = connection.execute(
+        insert(t.credential)
+        .values(
+            organization_id=default_organization(connection),
+            name=f"credential {next(_numbers)}",
+            kind="ssh",
+        )
+        .returning(t.credential.c.id)
+    ).scalar_one()
     return {
         "projects": project,
+        "credentials": credential,
         "project_updates": updated(connection, project),
         "inventories": inventory,
         "groups": group,

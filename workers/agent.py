@@ -122,6 +122,7 @@ class Agent:
             self._cipher,
             self._pool,
             self._content.inventory,
+            self._content.credentials,
             self._prepared,
         )
         recovery = Recovery(settings, engine, runs, self._supervisors, self._clearing, **of_node)

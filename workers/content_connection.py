@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 from dispatcher.actions.store_content import Limits, read_bundle, store_bundle
+from dispatcher.db.credential_rows import JobCredential, read_job_credentials
 from dispatcher.db.engine import transaction
 from dispatcher.db.node_rows import JobHosts
 from workers.render_inventory import render_inventory
@@ -44,6 +45,11 @@ class ContentConnection:
             ) as connection,
         ):
             return render_inventory(connection, hosts)
+
+    def credentials(self, job_id: int) -> list[JobCredential]:
+        """What a job logs in with, encrypted still."""
+        with self._lock, transaction(self._engine, statement_timeout=30) as connection:
+            return read_job_credentials(connection, job_id)
 
     def store(self, digest: str, chunks: Iterator[bytes], limits: Limits) -> None:
         """Store a bundle that an update made."""

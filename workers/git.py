@@ -75,19 +75,26 @@ class Shell:
 
 
 def environment(
-    base: Mapping[str, str], private: Path, *, key_file: str = "", known_hosts: Path, local: bool
+    base: Mapping[str, str],
+    private: Path,
+    *,
+    key_file: str = "",
+    config: str = "",
+    known_hosts: Path,
+    local: bool,
 ) -> dict[str, str]:
     """The environment of git, and of what calls git.
 
     Args:
         private: holds the configuration that takes the place of the account's and the machine's.
         key_file: private SSH key; empty: none.
+        config: further lines of configuration.
         local: the project itself is on this node. Else nothing that it names may be: neither a
             submodule nor a role, which could be another tenant's clone.
     """
-    config = private / "gitconfig"
+    file = private / "gitconfig"
     # a repository of another account is as good as its bundle: nothing of it is executed
-    config.write_text("[safe]\n\tdirectory = *\n")
+    file.write_text(f"[safe]\n\tdirectory = *\n{config}")
     ssh = ["ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new"]
     ssh += ["-o", f"UserKnownHostsFile={known_hosts}", "-o", "ConnectTimeout=30"]
     if key_file:
@@ -95,7 +102,7 @@ def environment(
     return {
         **base,
         "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": str(config),
+        "GIT_CONFIG_GLOBAL": str(file),
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "/bin/false",
         "SSH_ASKPASS": "/bin/false",

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher.errors import DispatcherError
+from workers import credentials
+from workers.credentials import write_private
 from workers.requirements import search_paths
 from workers.run_dir import JobSpec, RunDir
 
@@ -48,7 +50,7 @@ class CannotStart(DispatcherError):
     """The run is refused before ansible-playbook is started.
 
     Args:
-        stage: ``project``, ``inventory``, ``refused`` or ``internal``: the outcome.
+        stage: ``project``, ``inventory``, ``credentials``, ``refused`` or ``internal``: the outcome.
         message: words for people.
     """
 
@@ -83,19 +85,31 @@ def prepare(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> Pla
     """
     playbook = _playbook(run_dir, spec)
     made = prepare_private(run_dir, spec, inherited)
-    options = [f"--inventory={_inventory(run_dir, spec)}", *_selection(spec)]
+    login = _login(run_dir, spec, made)
+    options = [f"--inventory={_inventory(run_dir, spec)}", *_selection(spec), *login.options]
     variables = {**spec.extra_vars, **spec.secret_vars}
     if variables:
         text = yaml_text(variables, unsafe=not spec.allow_templating)
         path = run_dir.private / "extra_vars.yml"
-        _write(path, text)
+        write_private(path, text)
         options.append(f"--extra-vars=@{path}")
     options += ["--check"] * spec.check_mode + ["--diff"] * spec.diff_mode
     if spec.forks:
         options.append(f"--forks={int(spec.forks)}")
     if spec.verbosity:
         options.append("-" + "v" * min(int(spec.verbosity), 6))
-    return PlaybookCommand(playbook, tuple(options), made)
+    return PlaybookCommand(playbook, tuple(options), made | login.environment)
+
+
+def _login(run_dir: RunDir, spec: JobSpec, made: dict[str, str]) -> credentials.LaidOut:
+    """Lay the credentials out; without the node's own SSH agent when there is a key."""
+    try:
+        login = credentials.for_playbook(run_dir.private, spec.credentials, made)
+    except credentials.CredentialUnusable as error:
+        raise CannotStart("credentials", str(error)) from None
+    if login.own_key:
+        made.pop("SSH_AUTH_SOCK", None)
+    return login
 
 
 def prepare_private(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> dict[str, str]:
@@ -179,7 +193,7 @@ def _inventory(run_dir: RunDir, spec: JobSpec) -> Path:
     if spec.inventory_path is None:
         run_dir.inventory.mkdir(mode=0o700, exist_ok=True)
         path = run_dir.inventory / "hosts"
-        _write(path, spec.inventory or "")
+        write_private(path, spec.inventory or "")
         return path
     return inventory_in_project(run_dir, spec)
 
@@ -253,9 +267,3 @@ def _home(run_dir: RunDir) -> Path:
 
 def _temporary(run_dir: RunDir) -> Path:
     return run_dir.private / "tmp"
-
-
-def _write(path: Path, text: str) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    with open(os.open(path, flags, 0o600), "w", encoding="utf-8", errors="surrogatepass") as file:
-        file.write(text)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from dispatcher import logs
+from dispatcher.db.credential_rows import JobCredential
 from dispatcher.db.node_rows import JobHosts, JobInput
 from dispatcher.domain.host_pattern import PatternError
 from dispatcher.domain.inventory import InventoryError
@@ -20,6 +21,7 @@ from dispatcher.secrets import Cipher
 from dispatcher.settings import Settings
 from workers import lease_file
 from workers.content_cache import ContentCache
+from workers.credentials import decrypted, secrets_in
 from workers.project_copy import UnsafeBundle
 from workers.run_dir import JobSpec
 from workers.runs import Phase, Run, Verdict
@@ -59,6 +61,7 @@ class Preparer:
         pool: the threads.
         render: the inventory of a job whose hosts are in the tables, and its limit, by name of
             column.
+        credentials: what a job logs in with, encrypted, by the job's number.
         on_prepared: called when a run is ready, or has a verdict.
     """
 
@@ -70,6 +73,7 @@ class Preparer:
         cipher: Cipher,
         pool: ThreadPoolExecutor,
         render: Callable[[JobHosts], Mapping[str, Any]],
+        credentials: Callable[[int], Sequence[JobCredential]],
         on_prepared: Callable[[Run], None],
     ) -> None:
         self._settings = settings
@@ -78,6 +82,7 @@ class Preparer:
         self._cipher = cipher
         self._pool = pool
         self._render = render
+        self._credentials = credentials
         self._on_prepared = on_prepared
         self._lease_file = lease_file.lease_path(settings.data_dir)
         self._closing = threading.Event()
@@ -123,7 +128,9 @@ class Preparer:
                 columns |= self._render(job_input.hosts)
             elif columns["kind"] == Kind.PLAYBOOK and _lost_inventory(columns):
                 return Verdict(Outcome.INVENTORY, "the job's inventory was deleted")
-            run.directory.write_job(self._spec(run, columns))
+            # last: decrypted for the shortest time
+            credentials = self._decrypted(run.job_id) if job_input.has_credentials else ()
+            run.directory.write_job(self._spec(run, columns, credentials))
         except SQLAlchemyError:
             raise
         except (InventoryError, PatternError) as error:
@@ -143,7 +150,17 @@ class Preparer:
             )
         return None
 
-    def _spec(self, run: Run, columns: Any) -> JobSpec:
+    def _decrypted(self, job_id: int) -> tuple[dict[str, Any], ...]:
+        """What the job logs in with.
+
+        Raises:
+            SecretsUnreadable: names the credential that is gone, or cannot be decrypted.
+        """
+        return tuple(decrypted(each, self._cipher) for each in self._credentials(job_id))
+
+    def _spec(
+        self, run: Run, columns: Any, credentials: tuple[dict[str, Any], ...] = ()
+    ) -> JobSpec:
         settings = self._settings
         secrets = columns["secret_vars"]
         return JobSpec(
@@ -161,6 +178,8 @@ class Preparer:
             kind=columns["kind"],
             project=_project(columns),
             scm_key_file=str(settings.scm_key_file or ""),
+            credentials=credentials,
+            masked=secrets_in(credentials),
             max_unpacked=settings.max_bundle_unpacked_bytes,
             **{name: columns[name] for name in _AS_THEY_ARE},
         )

@@ -16,7 +16,7 @@ from typing import Any
 from dispatcher.client.pack import PackError, pack
 from dispatcher.domain.project import local_path_problem, url_problem
 from dispatcher.domain.prompts import branch_problem
-from workers import git, requirements
+from workers import credentials, git, requirements
 from workers.run_dir import RunDir
 from workers.update_files import UpdateFiles
 
@@ -25,7 +25,7 @@ def update(run_dir: RunDir) -> dict[str, Any]:
     """Fetch, install, pack; what was found.
 
     Raises:
-        GitError, PackError: see there.
+        GitError, PackError, CredentialUnusable: see there.
         OSError: the disk refuses.
     """
     spec = run_dir.read_job()
@@ -33,11 +33,17 @@ def update(run_dir: RunDir) -> dict[str, Any]:
     data_dir = run_dir.path.parent.parent
     tree = run_dir.private / "tree"
     environment = {n: v for n, v in os.environ.items() if n not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    key_file, config = credentials.for_git(
+        run_dir.private, spec.credentials, project["scm_url"], environment
+    )
+    if key_file:
+        environment.pop("SSH_AUTH_SOCK", None)
     shell = git.Shell(
         git.environment(
             environment,
             run_dir.private,
-            key_file=spec.scm_key_file,
+            key_file=key_file or spec.scm_key_file,
+            config=config,
             known_hosts=data_dir / "known_hosts",
             local=project["scm_type"] == "local" or git.is_local(project["scm_url"]),
         ),
@@ -85,6 +91,9 @@ def main(path: Path) -> int:
     run_dir = RunDir(path)
     try:
         found = update(run_dir)
+    except credentials.CredentialUnusable as error:
+        print(f"ERROR: {error}", flush=True)
+        found = {"error": str(error), "stage": "credentials"}
     except (git.GitError, PackError, OSError) as error:
         words = str(error).replace(f"{run_dir.private / 'tree'}/", "")
         print(f"ERROR: {words}", flush=True)

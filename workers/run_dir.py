@@ -95,7 +95,7 @@ class RunDir:
     def read_job(self) -> JobSpec:
         """What is to be run."""
         stored = self._known(JobSpec, self._read_json("job.json"))
-        stored |= {name: tuple(stored.get(name, ())) for name in ("tags", "skip_tags", "masked")}
+        stored |= {name: tuple(stored.get(name, ())) for name in _LISTS}
         try:
             return JobSpec(**stored)
         except TypeError as error:
@@ -229,7 +229,9 @@ class RunDir:
         draft_of(self.path / "job.json").unlink(missing_ok=True)
         if (self.path / "job.json").exists():
             spec = self.read_job()
-            bare = replace(spec, inventory=None, extra_vars={}, secret_vars={}, masked=())
+            bare = replace(
+                spec, inventory=None, extra_vars={}, secret_vars={}, masked=(), credentials=()
+            )
             self._write_json("job.json", asdict(bare))
         for tree in (self.private, self.artifacts, self.project, self.inventory, self.control):
             remove_tree(tree)
@@ -281,6 +283,8 @@ class RunDir:
         return {name: value for name, value in stored.items() if name in names}
 
 
+#: Fields of a job that are lists in its file.
+_LISTS = ("tags", "skip_tags", "masked", "credentials")
 _Record = TypeVar("_Record", JobSpec, SupervisorRecord, Result, Evidence, Tolerances)
 
 

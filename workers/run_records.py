@@ -29,6 +29,7 @@ class JobSpec:
         project: what a project update fetches: ``id`` and the columns of ``job_project``.
         scm_key_file: the node's SSH key for git; empty: none.
         max_unpacked: most bytes of a project's files.
+        credentials: ``kind``, ``name`` and ``inputs`` of each, decrypted.
     """
 
     job_id: int
@@ -63,6 +64,7 @@ class JobSpec:
     project: Mapping[str, Any] = field(default_factory=dict)
     scm_key_file: str = ""
     max_unpacked: int = 1_000_000_000
+    credentials: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def tolerances(self) -> Tolerances:

@@ -15,7 +15,7 @@ from dispatcher import clock
 from dispatcher.actions.idempotency import take_key
 from dispatcher.actions.launched import Launched as Launched
 from dispatcher.broker.messages import Manager, Owed, wake
-from dispatcher.db import run_summaries
+from dispatcher.db import credential_rows, run_summaries
 from dispatcher.db import tables as t
 from dispatcher.db.change import raise_counter
 from dispatcher.domain.bundle import candidates
@@ -105,7 +105,9 @@ def launch_run(
         .where(t.organization.c.name == organization)
         .scalar_subquery(),
     }
+    heads = _credentials(connection, request)
     _insert_job(connection, prepared, names)
+    credential_rows.note_credentials(connection, [(job_id, c.id, c.name) for c in heads])
     _insert_input(connection, request, job_id, cipher)
     if summarized:
         run_summaries.create(connection, job_id)
@@ -119,7 +121,10 @@ def _request_digests(request: RunRequest, cipher: Cipher) -> list[bytes]:
     With secrets in it the digest is keyed, so that it tells nothing about them; there is one for
     each key of the key file then, because the first one may be new.
     """
-    canonical = json.dumps(asdict(request), sort_keys=True).encode()
+    given = asdict(request)
+    if not request.credentials:
+        del given["credentials"]  # a key of before there were any stands for the same request
+    canonical = json.dumps(given, sort_keys=True).encode()
     if request.secret_vars:
         return cipher.fingerprints(canonical)
     return [hashlib.sha256(canonical).digest()]
@@ -178,6 +183,16 @@ def _insert_job(connection: Connection, prepared: PreparedRun, names: Mapping[st
             bundle_digest=request.bundle_digest,
         )
     )
+
+
+def _credentials(
+    connection: Connection, request: RunRequest
+) -> list[credential_rows.CredentialHead]:
+    heads = credential_rows.read_heads(connection, request.credentials)
+    problem = credential_rows.chosen_problem(heads, request.credentials)
+    if problem:
+        raise InvalidRequest({"credentials": problem})
+    return [heads[each] for each in request.credentials]
 
 
 def _group_ids(connection: Connection, names: Sequence[str]) -> list[int]:

@@ -21,8 +21,8 @@ from dispatcher.actions.launched import Launched
 from dispatcher.actions.template_drafts import Draft, find_all_targets, make_drafts
 from dispatcher.actions.template_drafts import TemplateLaunch as TemplateLaunch
 from dispatcher.broker.messages import Manager, Owed, wake
+from dispatcher.db import credential_rows, template_rows
 from dispatcher.db import tables as t
-from dispatcher.db import template_rows
 from dispatcher.db.change import raise_counter
 from dispatcher.domain.launch import DEFAULT_FORKS, impact_of
 from dispatcher.domain.slices import slice_count
@@ -169,6 +169,9 @@ def _insert(
     connection.execute(
         insert(t.job_project),
         [template_rows.project_row(d.project, d.branch, job_id) for d, job_id in pairs],
+    )
+    credential_rows.note_credentials(
+        connection, [(job_id, c.id, c.name) for d, job_id in pairs for c in d.credentials]
     )
     return [
         Launched(

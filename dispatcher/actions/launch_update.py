@@ -14,8 +14,8 @@ from sqlalchemy import Connection, insert, text
 from dispatcher.actions.idempotency import take_key
 from dispatcher.actions.launched import Launched
 from dispatcher.broker.messages import Manager, Owed, wake
+from dispatcher.db import credential_rows, template_rows
 from dispatcher.db import tables as t
-from dispatcher.db import template_rows
 from dispatcher.db.change import raise_counter
 from dispatcher.domain.status import Kind
 from dispatcher.errors import NotFound
@@ -166,6 +166,14 @@ def launch_project_updates(
         branch = update.branch or project.scm_branch
         drafts.append((job, template_rows.project_row(project, branch, job["id"]), project.timeout))
     _insert(connection, drafts)
+    credential_rows.note_credentials(
+        connection,
+        [
+            (job["id"], project.credential_id, project.credential_name or "")
+            for job, _, _ in drafts
+            if (project := projects[job["project_id"]]).credential_id is not None
+        ],
+    )
     made = iter(Launched(j["id"], j["uuid"], True, wake(Manager.TASK)) for j, _, _ in drafts)
     return [next(made) if u.project_id in projects else None for u in updates]
 

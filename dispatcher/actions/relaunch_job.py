@@ -12,6 +12,7 @@ from dispatcher.actions.launch import launch_run
 from dispatcher.actions.launch_template import TemplateLaunch, launch_job_templates
 from dispatcher.actions.launched import Launched
 from dispatcher.db.change import raise_counter
+from dispatcher.db.credential_rows import credentials_of
 from dispatcher.domain.launch import RunRequest
 from dispatcher.domain.status import FINAL, Kind
 from dispatcher.errors import Conflict, DispatcherError, InvalidRequest, NotFound
@@ -92,6 +93,7 @@ def relaunch_job(
         tags=tuple(row["tags"]),
         skip_tags=tuple(row["skip_tags"]),
         instance_groups=tuple(_groups(connection, row["preferred_groups"]).values()),
+        credentials=tuple(credentials_of(connection, job_id)),
     )
     return launch_run(
         connection, request, principal=principal, uuid=uuid, cipher=cipher, launch_type="relaunch"
@@ -170,6 +172,7 @@ def _of_template(
         "job_slice_count": 1,
         "priority": row["priority"],
         "instance_groups": list(_groups(connection, row["preferred_groups"])),
+        "credentials": credentials_of(connection, row["id"]),
     }
     if row["inventory_id"] is not None:
         prompts["inventory"] = row["inventory_id"]

@@ -28,9 +28,10 @@ PROJECT: Final = saving.Subject(
         "update_on_launch": flag_problem,
         "cache_timeout": saving.seconds_problem,
         "timeout": saving.seconds_problem,
+        "credential_id": saving.optional_id_problem,
     },
     required=("organization_id", "name", "scm_type"),
-    references={"organization_id": t.organization},
+    references={"organization_id": t.organization, "credential_id": t.credential},
     names={
         "update_on_launch": "scm_update_on_launch",
         "cache_timeout": "scm_update_cache_timeout",
@@ -45,6 +46,7 @@ def create_project(connection: Connection, values: Mapping[str, Any]) -> int:
         InvalidRequest: by field.
     """
     _check_source(values)
+    _check_credential(connection, values)
     return saving.create(connection, PROJECT, values)
 
 
@@ -62,6 +64,7 @@ def change_project(connection: Connection, project_id: int, values: Mapping[str,
     if row is None:
         raise NotFound(f"there is no project {project_id}")
     _check_source(dict(row._mapping) | dict(values))
+    _check_credential(connection, dict(row._mapping) | dict(values))
     saving.change(connection, PROJECT, project_id, values)
 
 
@@ -72,6 +75,18 @@ def delete_project(connection: Connection, project_id: int) -> None:
         NotFound, Conflict: see :func:`saving.remove`.
     """
     saving.remove(connection, PROJECT, project_id)
+
+
+def _check_credential(connection: Connection, values: Mapping[str, Any]) -> None:
+    """Only git logs in anywhere, and only with a credential for it."""
+    wanted = values.get("credential_id")
+    if wanted is None or saving.id_problem(wanted):
+        return
+    kind = connection.scalar(select(t.credential.c.kind).where(t.credential.c.id == wanted))
+    if kind not in (None, "scm"):
+        raise InvalidRequest({"credential": f"a credential of kind scm is required, not {kind}"})
+    if values.get("scm_type") == "local":
+        raise InvalidRequest({"credential": "a project of type local has none"})
 
 
 def _check_source(values: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from dispatcher import clock
-from dispatcher.db import template_rows
+from dispatcher.db import credential_rows, template_rows
 from dispatcher.db.stored_inventory import StoredInventory, read_inventory
 from dispatcher.domain import prompts as prompting
 from dispatcher.domain.host_pattern import PatternError
@@ -64,6 +64,7 @@ class Draft:
     inventory: template_rows.StoredInventoryHead
     branch: str
     groups: list[int]
+    credentials: list[credential_rows.CredentialHead]
     targets: Targets = field(default_factory=lambda: Targets(None, ()))
     revision: int = 0
 
@@ -81,7 +82,7 @@ class Draft:
 def make_drafts(
     connection: Connection, wanted: Sequence[TemplateLaunch]
 ) -> Iterator[Draft | DispatcherError]:
-    """For each launch, in order, its draft, or what is wrong with it; four statements in all."""
+    """For each launch, in order, its draft, or what is wrong with it; five statements at most."""
     templates = template_rows.read_templates(connection, {w.template_id for w in wanted})
     laid: list[tuple[TemplateLaunch, Any]] = [
         (launch, _lay_over(launch, templates.get(launch.template_id))) for launch in wanted
@@ -94,12 +95,17 @@ def make_drafts(
         connection, {e["inventory"] for _, e, *_ in good if e["inventory"] is not None}
     )
     groups = template_rows.read_group_names(connection)
+    heads = credential_rows.read_heads(
+        connection, {i for _, e, *_ in good for i in e["credentials"]}
+    )
     for launch, parts in laid:
         if isinstance(parts, DispatcherError):
             yield parts
         else:
             template, effective, taken, ignored = parts
-            yield _draft(launch, template, effective, taken, ignored, projects, inventories, groups)
+            yield _draft(
+                launch, template, effective, taken, ignored, projects, inventories, groups, heads
+            )
 
 
 def _lay_over(launch: TemplateLaunch, template: Mapping[str, Any] | None) -> Any:
@@ -132,8 +138,12 @@ def _draft(
     projects: Mapping[int, template_rows.Project],
     inventories: Mapping[int, template_rows.StoredInventoryHead],
     groups: Mapping[int, str],
+    heads: Mapping[int, credential_rows.CredentialHead],
 ) -> Draft | DispatcherError:
     wrong = {}
+    misfit = credential_rows.chosen_problem(heads, effective["credentials"])
+    if misfit:
+        wrong["credentials"] = misfit
     project = projects.get(template["project_id"])
     if project is None:
         wrong["project"] = "the template has no project"
@@ -157,6 +167,7 @@ def _draft(
         inventory,
         branch=effective["scm_branch"] or project.scm_branch,
         groups=_preferred(template, effective, groups),
+        credentials=[heads[each] for each in effective["credentials"]],
         revision=inventory.revision,
     )
 

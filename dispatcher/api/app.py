@@ -22,6 +22,7 @@ from dispatcher.api.v1.service import RunnerService, make_ground
 from dispatcher.api.v2 import (
     cancel,
     content,
+    credentials,
     drain,
     explain,
     groups,
@@ -75,6 +76,7 @@ _TAGS: Final = [
     {"name": "organizations", "description": "Tenants: shares, limits, pauses."},
     {"name": "projects", "description": "Where playbooks come from, and their updates."},
     {"name": "inventories", "description": "Hosts, groups, and where they come from."},
+    {"name": "credentials", "description": "What jobs log in with."},
     {"name": "job_templates", "description": "Playbooks with all that they are run with."},
     {"name": "workflow_job_templates", "description": "Graphs of templates, node by node."},
     {"name": "schedules", "description": "What is launched when."},
@@ -108,6 +110,7 @@ _ROUTERS: Final = (
     groups.router,
     inventory_sources.router,
     inventory_updates.router,
+    credentials.router,
     job_templates.router,
     template_launch.router,
     workflow_templates.router,

@@ -30,6 +30,7 @@ COMMANDS = {
     "status": "status",
     "migrate": "migrate",
     "migrate-runner-service": "migrate_runner_service",
+    "rotate-keys": "rotate_keys",
     "health": "health",
     "api": "roles",
     "beat": "roles",

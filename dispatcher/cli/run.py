@@ -44,6 +44,7 @@ def run(
     forks: options.Forks = 0,
     verbose: options.Verbose = 0,
     secret_var: options.SecretVar = None,
+    credential: options.Credential = None,
     directory: options.Directory = None,
     name: options.Name = "",
     priority: options.Priority = 0,
@@ -94,6 +95,8 @@ def run(
     with pack(root, unpacked_limit=settings.max_bundle_unpacked_bytes) as bundle:
         request = place(request, playbook, root, bundle, inventory or ())
         with connect(settings, may_start=True) as client:
+            numbers = tuple(client.credential_number(each) for each in credential or ())
+            request = replace(request, credentials=numbers)
             key = idempotency_key or str(uuid.uuid4())
             job = _launch(client, request, bundle, key)
             if detach:

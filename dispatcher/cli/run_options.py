@@ -67,6 +67,14 @@ SecretVar = Annotated[
         " encrypted and masked in the output; may be repeated.",
     ),
 ]
+Credential = Annotated[
+    list[str] | None,
+    _own(
+        "--credential",
+        metavar="NAME",
+        help="Credential of the server that the run logs in with; may be repeated.",
+    ),
+]
 Directory = Annotated[
     Path | None,
     _own(

@@ -10,7 +10,7 @@ import requests
 from dispatcher.client.answers import DrainState, Explanation, HostSummary, Job, JobEvent, Node
 from dispatcher.client.connection import CONNECT_TIMEOUT, Connection, raise_refusal
 from dispatcher.client.pack import Bundle
-from dispatcher.errors import NotFound
+from dispatcher.errors import InvalidRequest, NotFound
 
 #: Seconds for one upload; a large bundle is verified and stored before the answer.
 _UPLOAD_TIMEOUT = 300.0
@@ -57,6 +57,19 @@ class Client:
             headers={"Content-Type": "application/octet-stream"},
             timeout=(CONNECT_TIMEOUT, _UPLOAD_TIMEOUT),
         )
+
+    def credential_number(self, name: str) -> int:
+        """The number of the credential with this name.
+
+        Raises:
+            InvalidRequest: there is none, or more than one.
+        """
+        answer = self.connection.call("GET", "credentials/", params={"name": name}).json()
+        found = [int(each["id"]) for each in answer["results"]]
+        if len(found) != 1:
+            words = "several organizations have one" if found else "there is none"
+            raise InvalidRequest({"credential": f"{name}: {words}"})
+        return found[0]
 
     def job(self, job_id: int) -> Job:
         """One job as it is now."""

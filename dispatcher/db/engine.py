@@ -14,7 +14,13 @@ from psycopg2 import ProgrammingError
 from psycopg2.extensions import make_dsn
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    OperationalError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from dispatcher import server_urls
@@ -22,7 +28,7 @@ from dispatcher.db.watchdog import WatchedConnection, bounded
 from dispatcher.errors import ConfigurationError, Unavailable
 from dispatcher.settings import Settings
 
-#: Errors that mean: the database cannot be reached, or ended the connection.
+#: Errors that may mean: the database cannot be reached, or ended the connection.
 AWAY = (OperationalError, InterfaceError, PoolTimeout)
 
 
@@ -181,7 +187,8 @@ def is_away(error: BaseException) -> bool:
     """Whether an error means that the database is unreachable or ended the connection."""
     if isinstance(error, DBAPIError) and error.connection_invalidated:
         return True
-    if not isinstance(error, AWAY):
+    # the driver's own, of no kind: libpq lost its way in what the server sent
+    if not isinstance(error, AWAY) and type(error) is not DatabaseError:
         return False
     # A statement that was canceled or waited too long for a lock is an OperationalError too:
     # only connection (08), resource (53) and shutdown (57P) classes mean "away".
@@ -194,7 +201,7 @@ def unavailable_when_away() -> Iterator[None]:
     """Turn "the database is away" into :class:`Unavailable`, for callers that answer people."""
     try:
         yield
-    except AWAY as error:
+    except (*AWAY, DatabaseError) as error:
         if not is_away(error):
             raise
         raise Unavailable("the database is not available") from error

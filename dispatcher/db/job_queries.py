@@ -26,6 +26,7 @@ from dispatcher.db.tables import (
     instance_group,
     inventory,
     job,
+    job_credential,
     job_host_summary,
     job_input,
     job_progress,
@@ -143,6 +144,18 @@ _WORKFLOW_OF = (
 WORKFLOW_PROMPTS = _one(workflow_input.c.prompts, workflow_input.c.job_id, job.c.id).label(
     "workflow_prompts"
 )
+#: What it was launched with, also where that was deleted since; null: nothing.
+_CREDENTIALS = (
+    select(
+        func.json_agg(
+            func.json_build_object(
+                "id", job_credential.c.credential_id, "name", job_credential.c.name
+            )
+        )
+    )
+    .where(job_credential.c.job_id == job.c.id)
+    .scalar_subquery()
+)
 _NAME_OF_JOB_TEMPLATE = _one(job_template.c.name, job_template.c.id, job.c.job_template_id)
 #: What a job came from, by primary keys: most jobs of a page have the same few.
 _TEMPLATE_COLUMNS: Final = (
@@ -155,6 +168,7 @@ _TEMPLATE_COLUMNS: Final = (
     _one(job_project.c.scm_branch, job_project.c.job_id, job.c.id).label("scm_branch"),
     _one(job_project.c.revision, job_project.c.job_id, job.c.id).label("scm_revision"),
     _WORKFLOW_OF.label("workflow_job_id"),
+    _CREDENTIALS.label("credentials"),
 )
 
 #: Every job as lists show it; the listings of each kind are made from it.

@@ -198,6 +198,7 @@ class JobInput:
         columns: ``job_input`` by column name, and ``kind``, ``project_id``, ``scm_type``,
             ``scm_url``, ``local_path``, ``scm_branch`` of the job.
         hosts: where its inventory is, when that is in the tables.
+        has_credentials: whether it was launched with any.
     """
 
     job_id: int
@@ -207,6 +208,7 @@ class JobInput:
     blocker: str | None
     columns: Mapping[str, Any]
     hosts: JobHosts | None = None
+    has_credentials: bool = False
 
 
 def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput]:
@@ -220,7 +222,8 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
                 EXTRACT(epoch FROM job.started - job.created) AS waited, job_input.*,
                 job.kind, job.project_id, scm_type, scm_url, local_path, scm_branch,
                 job.inventory_id, job.inventory_revision, job.lock_keys, job.slice_number,
-                job.slice_count
+                job.slice_count,
+                EXISTS (SELECT FROM job_credential WHERE job_id = job.id) AS has_credentials
             FROM job JOIN job_input ON job_input.job_id = job.id
             LEFT JOIN job_project ON job_project.job_id = job.id
             WHERE job.id = ANY(:jobs)
@@ -240,6 +243,7 @@ def read_inputs(connection: Connection, job_ids: Sequence[int]) -> list[JobInput
                 bundle_digest=columns.pop("bundle_digest"),
                 waited=float(columns.pop("waited") or 0),
                 blocker=columns.pop("blocker"),
+                has_credentials=columns.pop("has_credentials"),
                 columns=columns,
             )
         )

@@ -161,21 +161,43 @@ def _cooling(connection: Connection, seconds: float) -> tuple[CoolingJob, ...]:
     return tuple(CoolingJob(row.id, tuple(row.lock_keys), row.until) for row in rows)
 
 
+#: Active jobs that hold nothing but room: nearly all, wherever there are many.
+_PLAIN: Final = "kind = 'playbook' AND host_lock = 'none' AND allow_simultaneous"
+
+
 def _active(connection: Connection) -> tuple[ActiveJob, ...]:
-    rows = connection.execute(
+    """Waiting and running jobs; of plain ones only what they have, because ten thousand may run."""
+    plain = connection.execute(
+        text(
+            "SELECT id, status, organization_id, node_id, instance_group_id, task_impact, forks,"
+            " EXTRACT(epoch FROM created)::double precision, job_template_id"
+            f" FROM job WHERE status IN ('waiting', 'running') AND {_PLAIN}"
+        )
+    ).all()
+    others = connection.execute(
         text(
             "SELECT id, kind, status, organization_id, node_id, instance_group_id, task_impact,"
             " forks, host_lock, lock_keys, EXTRACT(epoch FROM created)::double precision,"
             " job_template_id, workflow_job_template_id, project_id, inventory_id,"
             " inventory_source_id, allow_simultaneous"
-            " FROM job WHERE status IN ('waiting', 'running')"
+            f" FROM job WHERE status IN ('waiting', 'running') AND NOT ({_PLAIN})"
         )
     ).all()
-    return tuple(
-        ActiveJob._make(
-            (row[0], _KINDS[row[1]], _STATUSES[row[2]], *row[3:9], tuple(row[9]), *row[10:])
-        )
-        for row in rows
+    return (
+        *[
+            ActiveJob(
+                *(id, Kind.PLAYBOOK, _STATUSES[status], tenant, node, group, impact, forks),
+                created=created,
+                job_template_id=template,
+            )
+            for id, status, tenant, node, group, impact, forks, created, template in plain
+        ],
+        *[
+            ActiveJob._make(
+                (row[0], _KINDS[row[1]], _STATUSES[row[2]], *row[3:9], tuple(row[9]), *row[10:])
+            )
+            for row in others
+        ],
     )
 
 

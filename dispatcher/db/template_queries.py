@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from sqlalchemy import Select, select
+from sqlalchemy import ARRAY, BigInteger, Select, func, literal, select
 
 from dispatcher.db.listing import Field, FieldType, Listing
-from dispatcher.db.tables import inventory, job_template, organization, project
+from dispatcher.db.tables import (
+    inventory,
+    job_template,
+    job_template_credential,
+    organization,
+    project,
+)
+
+_CREDENTIALS: Final = (
+    select(
+        func.coalesce(
+            func.array_agg(job_template_credential.c.credential_id),
+            literal([], ARRAY(BigInteger)),
+        )
+    )
+    .where(job_template_credential.c.job_template_id == job_template.c.id)
+    .scalar_subquery()
+    .label("credentials")
+)
 
 _TEMPLATES: Final[Select[Any]] = select(
     job_template,
     organization.c.name.label("organization_name"),
     project.c.name.label("project_name"),
     inventory.c.name.label("inventory_name"),
+    _CREDENTIALS,
 ).select_from(
     job_template.join(organization, organization.c.id == job_template.c.organization_id)
     .outerjoin(project, project.c.id == job_template.c.project_id)

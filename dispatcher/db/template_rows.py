@@ -23,6 +23,8 @@ class Project:
     update_on_launch: bool
     cache_timeout: int
     timeout: int
+    credential_id: int | None
+    credential_name: str | None
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,12 @@ class StoredInventoryHead:
 
 
 def read_templates(connection: Connection, ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
-    """Job templates by id, with ``organization_groups``."""
+    """Job templates by id, with ``organization_groups`` and ``credentials``."""
     rows = connection.execute(
         text(
-            "SELECT job_template.*, organization.instance_groups AS organization_groups"
+            "SELECT job_template.*, organization.instance_groups AS organization_groups,"
+            " ARRAY(SELECT credential_id FROM job_template_credential WHERE job_template_id ="
+            " job_template.id ORDER BY credential_id) AS credentials"
             " FROM job_template JOIN organization ON organization.id = organization_id"
             " WHERE job_template.id = ANY(CAST(:ids AS bigint[]))"
         ),
@@ -57,7 +61,8 @@ def read_projects(connection: Connection, ids: Collection[int]) -> dict[int, Pro
     rows = connection.execute(
         text(
             "SELECT id, organization_id, name, scm_type, scm_url, local_path, scm_branch,"
-            " update_on_launch, cache_timeout, timeout FROM project"
+            " update_on_launch, cache_timeout, timeout, credential_id,"
+            " (SELECT name FROM credential WHERE credential.id = credential_id) FROM project"
             " WHERE id = ANY(CAST(:ids AS bigint[]))"
         ),
         {"ids": list(ids)},

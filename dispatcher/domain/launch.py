@@ -10,6 +10,7 @@ from typing import Any, Final
 from dispatcher.domain import launch_checks as check
 from dispatcher.domain.host_pattern import PatternError, resolve
 from dispatcher.domain.inventory import Encrypted, Inventory, InventoryError, parse_inventory
+from dispatcher.domain.prompts import ids_problem
 from dispatcher.errors import InvalidRequest
 
 #: Forks when none are asked for: Ansible's own default.
@@ -41,6 +42,7 @@ class RunRequest:
         host_key_policy: ``accept-new`` or ``strict``.
         priority: higher starts first within a tenant.
         instance_groups: names, in order of preference; empty: ``default``.
+        credentials: numbers of the credentials that it logs in with.
     """
 
     playbook: str
@@ -66,6 +68,7 @@ class RunRequest:
     host_key_policy: str = "accept-new"
     priority: int = 0
     instance_groups: tuple[str, ...] = ()
+    credentials: tuple[int, ...] = ()
 
 
 _RULES: Final[Mapping[str, Callable[[Any], str | list[str] | None]]] = {
@@ -92,6 +95,7 @@ _RULES: Final[Mapping[str, Callable[[Any], str | list[str] | None]]] = {
     "host_key_policy": lambda v: check.word_problem(v, ("accept-new", "strict")),
     "priority": lambda v: check.number_problem(v, -check.HIGHEST_PRIORITY, check.HIGHEST_PRIORITY),
     "instance_groups": check.groups_problem,
+    "credentials": ids_problem,
 }
 
 

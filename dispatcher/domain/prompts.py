@@ -20,7 +20,8 @@ def _id_problem(value: object) -> str | None:
     return check.number_problem(value, 1, 2**63 - 1) and "an id is required"
 
 
-def _ids_problem(value: object) -> str | None:
+def ids_problem(value: object) -> str | None:
+    """Ids in order, none twice."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         return "a list of ids is required"
     if any(_id_problem(each) for each in value):
@@ -46,6 +47,7 @@ SWITCHES: Final[Mapping[str, str]] = {
     "job_slice_count": "job_slice_count",
     "instance_groups": "instance_groups",
     "priority": "priority",
+    "credentials": "credential",
 }
 
 RULES: Final[Mapping[str, _Rule]] = {
@@ -61,8 +63,9 @@ RULES: Final[Mapping[str, _Rule]] = {
     "forks": lambda v: check.number_problem(v, 0, check.MOST_FORKS),
     "timeout": lambda v: check.number_problem(v, 0, check.LONGEST_TIMEOUT),
     "job_slice_count": lambda v: check.number_problem(v, 1, MOST_SLICES),
-    "instance_groups": _ids_problem,
+    "instance_groups": ids_problem,
     "priority": lambda v: check.number_problem(v, -check.HIGHEST_PRIORITY, check.HIGHEST_PRIORITY),
+    "credentials": ids_problem,
 }
 
 

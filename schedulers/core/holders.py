@@ -19,8 +19,12 @@ class Holders:
     def add(self, job_id: int, amount: int) -> None:
         """One more holder of ``amount``."""
         self.total += 1
-        insort(self.largest, (-amount, job_id))
-        del self.largest[NAMED:]
+        entry = (-amount, job_id)
+        if len(self.largest) < NAMED:
+            insort(self.largest, entry)
+        elif entry < self.largest[-1]:
+            insort(self.largest, entry)
+            del self.largest[NAMED:]
 
     def job_ids(self) -> list[int]:
         """The holders, largest amount first, then by id."""

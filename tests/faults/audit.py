@@ -67,6 +67,7 @@ def audit(cluster: Cluster, load: Load, injected: list[Injected]) -> list[str]:
         ]
     findings += _overlaps(witness)
     findings += _left_behind(cluster)
+    findings += _faults_of_the_api(cluster)
     findings += _connections(cluster)
     return findings
 
@@ -119,6 +120,14 @@ def _left_behind(cluster: Cluster) -> Iterator[str]:
                 yield f"{path.relative_to(cluster.directory)} holds a secret"
         except OSError:
             continue
+
+
+def _faults_of_the_api(cluster: Cluster) -> Iterator[str]:
+    """Whatever is broken, nobody is answered 500."""
+    log = (cluster.directory / "api.log").read_text(errors="replace")
+    for line in log.splitlines():
+        if "request_failed" in line:
+            yield f"the API answered 500: {line[:200]}"
 
 
 def _connections(cluster: Cluster) -> Iterator[str]:

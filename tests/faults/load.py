@@ -17,7 +17,7 @@ from dispatcher.client.client import Client
 from dispatcher.client.pack import Bundle, pack
 from dispatcher.client.submission import submit
 from dispatcher.domain.launch import RunRequest
-from dispatcher.errors import DispatcherError, NotCancelable
+from dispatcher.errors import DispatcherError, InvalidRequest, NotCancelable
 from tests.faults.cluster import Cluster
 from tests.stack import LOCALHOST
 
@@ -73,6 +73,12 @@ KINDS: Final = (
         2,
         {"secret_vars": {"password": SECRET}},
     ),
+    Work(
+        "trusted",
+        _NAP + "    - ansible.builtin.debug: {msg: \"it is {{ lookup('env', 'TOKEN') }}\"}\n",
+        "successful",
+        2,
+    ),
     Work("canceled", "    - ansible.builtin.command: sleep 600\n", "canceled", 2),
 )
 
@@ -127,11 +133,12 @@ class Load:
 
     def _run(self) -> None:
         with self._cluster.client(patience=120) as client:
-            number = 0
+            number, self._credential = 0, 0
             open_jobs: list[Accepted] = []
             cancels: list[tuple[int, Accepted]] = []
             while not self._stop.wait(0.2):
                 try:
+                    self._credential = self._credential or _credential(client)
                     open_jobs = [each for each in open_jobs if not client.job(each.job_id).final]
                     if len(open_jobs) < self._backlog:
                         number += 1
@@ -161,6 +168,7 @@ class Load:
                 "witness": str(self.witness),
                 "nap": round(self._chooses.uniform(1, 6), 1),
             },
+            credentials=(self._credential,) if work.name == "trusted" else (),
             **work.fields,
         )
         job, _ = submit(client, request, self._bundles[work.name], idempotency_key=word)
@@ -173,3 +181,14 @@ class Load:
             client.cancel(made.job_id)
         except NotCancelable:
             pass  # it ended by a fault of this suite; the audit knows which
+
+
+def _credential(client: Client) -> int:
+    """The number of the credential that every job of kind trusted has."""
+    inputs = {"variables": {"TOKEN": SECRET}, "files": {"CONFIG": SECRET}}
+    body = {"name": "faults", "organization": 1, "kind": "environment", "inputs": inputs}
+    try:
+        client.connection.call("POST", "credentials/", json=body)
+    except InvalidRequest:
+        pass  # made by a call whose answer was lost
+    return client.credential_number("faults")

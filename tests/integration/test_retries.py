@@ -14,6 +14,7 @@ from dispatcher.actions.save_workflow import NodeSpec
 from dispatcher.broker.messages import Manager
 from dispatcher.db import job_moves
 from dispatcher.db import tables as t
+from dispatcher.db.credential_rows import note_credentials
 from dispatcher.db.engine import transaction
 from dispatcher.db.job_moves.retries import FRESH
 from dispatcher.domain.outcome import Outcome
@@ -105,9 +106,10 @@ def test_a_retry_has_everything_that_its_job_ran_with_and_one_retry_less(engine:
                 job_id=lost, scm_type="git", scm_url="u", scm_branch="main", revision="abc"
             )
         )
+        note_credentials(connection, [(lost, 77, "login")])
         retry = lose(connection, lost).retry_id
         assert retry is not None
-        for table in ("job_input", "job_project"):
+        for table in ("job_input", "job_project", "job_credential"):
             assert rows_of(connection, table, retry) == rows_of(connection, table, lost)
     before, after = job_row(engine, lost), job_row(engine, retry)
     for name in set(t.job.columns.keys()) - FRESH:

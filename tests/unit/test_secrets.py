@@ -9,7 +9,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from dispatcher.errors import ConfigurationError, SecretsUnreadable
-from dispatcher.secrets import Cipher, make_key_file
+from dispatcher.secrets import Cipher, make_key_file, new_key, read_keys, replace_keys
 
 
 @pytest.fixture
@@ -61,6 +61,36 @@ def test_a_new_first_key_still_reads_what_the_old_one_wrote(key_file: Path) -> N
     assert rotated.decrypt(token) == {"a": 1}
     assert rotated.fingerprints(b"request")[0] != old_print
     assert old_print in rotated.fingerprints(b"request")
+
+
+def test_a_changed_file_is_taken_up_by_a_cipher_that_is_in_use(key_file: Path) -> None:
+    cipher = Cipher(key_file)
+    before = cipher.encrypt({"a": 1})
+    keys = [new_key(), *read_keys(key_file)]
+    replace_keys(key_file, keys)
+    assert read_keys(key_file) == keys
+    assert key_file.stat().st_mode & 0o777 == 0o600
+    assert [p.name for p in key_file.parent.iterdir()] == ["cluster.key"]
+    after = cipher.encrypt({"a": 2})
+    assert (cipher.decrypt(before), cipher.decrypt(after)) == ({"a": 1}, {"a": 2})
+    renewed = cipher.renewed(before)
+    assert renewed is not None
+    assert cipher.renewed(after) is None
+    replace_keys(key_file, keys[:1])
+    assert cipher.decrypt(renewed) == {"a": 1}
+    for read in (cipher.decrypt, cipher.renewed):
+        with pytest.raises(SecretsUnreadable):
+            read(before)
+
+
+def test_a_file_that_is_gone_or_half_written_changes_nothing(key_file: Path) -> None:
+    cipher = Cipher(key_file)
+    token = cipher.encrypt({"a": 1})
+    whole = key_file.read_text()
+    key_file.write_text(whole[:10])
+    assert cipher.decrypt(token) == {"a": 1}
+    key_file.unlink()
+    assert cipher.decrypt(cipher.encrypt({"a": 2})) == {"a": 2}
 
 
 def test_another_key_cannot_read_and_says_so(key_file: Path, tmp_path: Path) -> None:

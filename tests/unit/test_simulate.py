@@ -138,5 +138,6 @@ def test_memory_does_not_grow_with_the_trace():
         finally:
             tracemalloc.stop()
 
-    peak(200)
+    # CPython keeps up to 2,000 ended tuples of each size for new ones: it has them after this
+    peak(2_500)
     assert peak(1_500) < 1.5 * peak(500)

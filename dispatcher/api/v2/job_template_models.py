@@ -35,12 +35,12 @@ class Asks(BaseModel):
         description="Whether a launch may give instance groups."
     )
     ask_priority_on_launch: bool = Field(description="Whether a launch may give the priority.")
+    ask_credential_on_launch: bool = Field(description="Whether a launch may give credentials.")
 
 
 class AllAsks(Asks):
     """The same, with what the dialect has and no template asks for here."""
 
-    ask_credential_on_launch: bool = Field(description="Always false.")
     ask_execution_environment_on_launch: bool = Field(description="Always false.")
     ask_labels_on_launch: bool = Field(description="Always false.")
 
@@ -70,6 +70,7 @@ class AskSwitches(Body):
         False, description="A launch may give instance groups."
     )
     ask_priority_on_launch: bool = Field(False, description="A launch may give the priority.")
+    ask_credential_on_launch: bool = Field(False, description="A launch may give credentials.")
 
 
 #: The switches.
@@ -103,6 +104,9 @@ class JobTemplate(Stored, AllAsks):
     retries_on_node_loss: int = Field(description="How often a job is repeated whose node is lost.")
     instance_groups: list[int] = Field(
         description="Instance groups of its jobs, in order of preference; empty: the organization's."
+    )
+    credentials: list[int] = Field(
+        description="Credentials of its jobs; changed in `job_templates/N/credentials/`."
     )
     survey_enabled: bool = Field(description="Always false.")
     become_enabled: bool = Field(description="Always false: the playbook says it.")

@@ -8,7 +8,9 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from dispatcher.actions import save_template as save
+from dispatcher.actions.save_credential import put_into_template
 from dispatcher.api.v2 import objects
+from dispatcher.api.v2.credentials import CREDENTIAL
 from dispatcher.api.v2.job_template_models import (
     ASKS,
     NEVER_ASKED,
@@ -20,6 +22,7 @@ from dispatcher.api.v2.object_form import capabilities, named, stored
 from dispatcher.api.v2.prompt_fields import read_tags, read_variables_field, renamed
 from dispatcher.api.v2.resource import ROOT, Row, url_of
 from dispatcher.broker.messages import Owed
+from dispatcher.db.credential_queries import credentials_of_template
 from dispatcher.db.template_queries import template_listing
 from dispatcher.domain.variables_text import show_variables
 
@@ -39,6 +42,7 @@ _SAME: Final = (
     "max_concurrent_jobs",
     "retries_on_node_loss",
     "instance_groups",
+    "credentials",
     *ASKS,
 )
 #: What the dialect has and we do not.
@@ -56,6 +60,8 @@ _ABSENT: Final[dict[str, Any]] = {
     "webhook_credential": None,
     **dict.fromkeys(NEVER_ASKED, False),
 }
+#: Paths below a template's own.
+_BELOW: Final = ("launch", "schedules", "survey_spec", "credentials")
 _PARENTS: Final = {
     "organization": "organizations",
     "project": "projects",
@@ -78,7 +84,7 @@ def render_one(row: Row) -> dict[str, Any]:
         "skip_tags": ",".join(row["skip_tags"]),
         "related": {
             **{name: url_of(_PARENTS[name], row[f"{name}_id"]) for name in present},
-            **{name: f"{shown['url']}{name}/" for name in ("launch", "schedules", "survey_spec")},
+            **{name: f"{shown['url']}{name}/" for name in _BELOW},
             "jobs": f"{ROOT}jobs/?job_template={row['id']}",
         },
         "summary_fields": {
@@ -136,5 +142,24 @@ JOB_TEMPLATE: Final = objects.Noun(
     delete=_delete,
 )
 
+
+def _put_credential(
+    connection: Connection, template_id: int, credential_id: int, member: bool
+) -> Owed:
+    put_into_template(connection, template_id, credential_id, member)
+    return Owed()
+
+
 router = JOB_TEMPLATE.router()
 objects.add_routes(router, JOB_TEMPLATE)
+objects.add_list_inside(
+    router,
+    JOB_TEMPLATE,
+    "credentials",
+    CREDENTIAL,
+    credentials_of_template,
+    what="the credentials of a template's jobs",
+)
+objects.add_members(
+    router, JOB_TEMPLATE, "credentials", _put_credential, what="a template's credentials"
+)

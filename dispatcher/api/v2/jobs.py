@@ -207,6 +207,7 @@ def summary_fields(row: Row) -> dict[str, Any]:
             "description": "",
         },
         "user_capabilities": {"delete": False, "start": True},
+        "credentials": row["credentials"] or [],
     }
     if row["instance_group_id"] is not None:
         summary["instance_group"] = {

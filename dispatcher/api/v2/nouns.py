@@ -75,7 +75,7 @@ class Noun:
     subject: saving.Subject
     listing: Callable[[], Listing]
     render: Callable[[Connection, Sequence[Row]], list[dict[str, Any]]]
-    change: Callable[[Connection, int, dict[str, Any], str], Owed]
+    change: Callable[[Connection, int, dict[str, Any], str], Owed] = _not_made
     new: type[Body] = Body
     create: Callable[[Connection, dict[str, Any], str], tuple[int, Owed]] = _not_made
     delete: Callable[[Connection, int], Owed] = _not_made

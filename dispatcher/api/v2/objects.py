@@ -17,7 +17,14 @@ from dispatcher import logs
 from dispatcher.actions import saving
 from dispatcher.api.auth import Caller, CallerParameter
 from dispatcher.api.v2.nouns import Association, Body, Noun, read_object, read_row, typed, written
-from dispatcher.api.v2.resource import ListQueryParameter, Page, filters_of, read_list, url_of
+from dispatcher.api.v2.resource import (
+    ListQueryParameter,
+    Page,
+    Row,
+    filters_of,
+    read_list,
+    url_of,
+)
 from dispatcher.broker.messages import Owed
 from dispatcher.db.listing import Listing
 from dispatcher.errors import InvalidRequest
@@ -28,6 +35,7 @@ __all__ = [
     "Noun",
     "add_changes",
     "add_create_inside",
+    "add_delete",
     "add_list",
     "add_list_inside",
     "add_members",
@@ -36,6 +44,7 @@ __all__ = [
     "read_object",
     "read_row",
     "typed",
+    "without_same",
     "written",
 ]
 
@@ -52,7 +61,7 @@ def add_routes(router: APIRouter, noun: Noun) -> None:
     _add_create(router, noun)
     add_read(router, noun)
     add_changes(router, noun)
-    _add_delete(router, noun)
+    add_delete(router, noun)
 
 
 def add_list(router: APIRouter, noun: Noun, *, order: str = "id") -> None:
@@ -116,6 +125,12 @@ def add_read(router: APIRouter, noun: Noun) -> None:
     )(typed(read, object_id=noun.number))
 
 
+def without_same(noun: Noun, row: Row, values: dict[str, Any]) -> dict[str, Any]:
+    """The values but those that never change and are sent as they are: PUT sends them each time."""
+    same = {c for c in noun.subject.fixed if c in values and values[c] == row[c]}
+    return {c: v for c, v in values.items() if c not in same}
+
+
 def add_changes(router: APIRouter, noun: Noun, *, put: bool = True) -> None:
     """``PATCH /N/`` and ``PUT /N/``."""
 
@@ -124,9 +139,7 @@ def add_changes(router: APIRouter, noun: Noun, *, put: bool = True) -> None:
 
         def change(connection: Connection, by: str) -> tuple[int, Owed]:
             row = read_row(connection, noun, object_id)
-            # what never changes may be sent as it is: PUT sends it each time
-            same = {c for c in noun.subject.fixed if c in values and values[c] == row[c]}
-            changed = {c: v for c, v in values.items() if c not in same}
+            changed = without_same(noun, row, values)
             return object_id, noun.change(connection, object_id, changed, by)
 
         found = written(caller, noun, change)
@@ -151,7 +164,9 @@ def add_changes(router: APIRouter, noun: Noun, *, put: bool = True) -> None:
         )(typed(replace, object_id=noun.number, body=noun.new))
 
 
-def _add_delete(router: APIRouter, noun: Noun) -> None:
+def add_delete(router: APIRouter, noun: Noun) -> None:
+    """``DELETE /N/``."""
+
     def delete(caller: CallerParameter, object_id: int) -> None:
         with caller.transaction() as connection:
             owed = noun.delete(connection, object_id)

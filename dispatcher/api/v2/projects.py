@@ -48,7 +48,7 @@ class Project(Stored):
     scm_clean: bool = Field(description="Always true: every update has a tree of its own.")
     scm_delete_on_update: bool = Field(description="Always false.")
     scm_track_submodules: bool = Field(description="Always false.")
-    credential: int | None = Field(description="Always null.")
+    credential: int | None = Field(description="Credential of kind `scm` that git logs in with.")
     allow_override: bool = Field(description="Always true: a template may name a branch.")
     default_environment: int | None = Field(description="Always null.")
 
@@ -72,6 +72,9 @@ class ProjectChanges(objects.Body):
         0, description="Seconds for which an update is new enough for the jobs that follow."
     )
     timeout: int = Field(600, description="Seconds after which an update is stopped; 0: never.")
+    credential: int | None = Field(
+        None, description="Number of the credential of kind `scm` that git logs in with."
+    )
 
 
 class NewProject(ProjectChanges):
@@ -119,7 +122,7 @@ def _one(row: Row, newest: Sequence[Row], revisions: dict[int, str]) -> dict[str
         "scm_clean": True,
         "scm_delete_on_update": False,
         "scm_track_submodules": False,
-        "credential": None,
+        "credential": row["credential_id"],
         "allow_override": True,
         "default_environment": None,
     }

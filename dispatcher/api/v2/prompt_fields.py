@@ -40,6 +40,9 @@ class PromptBody(Body):
         None, description="Numbers of instance groups, in order of preference."
     )
     priority: int | None = Field(None, description="Higher starts first.")
+    credentials: list[int] | None = Field(
+        None, description="Numbers of the credentials, instead of the template's."
+    )
 
 
 class ShownPrompts(BaseModel):
@@ -59,6 +62,7 @@ class ShownPrompts(BaseModel):
     job_slice_count: int | None = Field(description="Number of slices that it gives.")
     instance_groups: list[int] | None = Field(description="Instance groups that it gives.")
     priority: int | None = Field(description="Priority that it gives.")
+    credentials: list[int] | None = Field(description="Credentials that it gives.")
 
 
 #: Fields of prompts but the variables, in the order in which they are shown.

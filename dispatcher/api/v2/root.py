@@ -14,6 +14,7 @@ router = APIRouter(tags=["maps"])
 #: What ``/api/v2/`` lists; a test compares it with the routes.
 RESOURCES: Final = (
     "content",
+    "credentials",
     "groups",
     "hosts",
     "instance_groups",

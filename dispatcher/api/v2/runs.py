@@ -86,11 +86,14 @@ class RunBody(BaseModel):
         default_factory=list,
         description="Names of instance groups, in order of preference; empty: `default`.",
     )
+    credentials: list[int] = Field(
+        default_factory=list, description="Numbers of the credentials that it logs in with."
+    )
 
     def request(self) -> RunRequest:
         """The same as the launch action takes it."""
         given = {name: getattr(self, name) for name in type(self).model_fields}
-        for name in ("tags", "skip_tags", "instance_groups"):
+        for name in ("tags", "skip_tags", "instance_groups", "credentials"):
             given[name] = tuple(given[name])
         for name in ("max_unreachable", "max_failed"):
             given[name] = str(given[name])

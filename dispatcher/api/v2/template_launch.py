@@ -35,7 +35,7 @@ from dispatcher.errors import InvalidRequest
 router = JOB_TEMPLATE.router()
 
 #: What the dialect can send and we do not have; nothing in it is the same as not sent.
-UNSUPPORTED: Final = ("credentials", "credential_passwords", "labels", "execution_environment")
+UNSUPPORTED: Final = ("credential_passwords", "labels", "execution_environment")
 
 TemplateId = Annotated[
     int, Path(alias="job_template_id", description="Number of the job template.", ge=1, lt=2**63)
@@ -48,7 +48,6 @@ class LaunchBody(PromptBody):
     extra_vars: dict[str, Any] | str | None = Field(
         None, description="Extra variables: a mapping, or a text of JSON or YAML."
     )
-    credentials: list[int] | None = Field(None, description="Must be empty: there are none.")
     credential_passwords: dict[str, Any] | None = Field(None, description="Must be empty.")
     labels: list[int] | None = Field(None, description="Must be empty: there are none.")
     execution_environment: int | None = Field(None, description="Must be null: there are none.")
@@ -103,6 +102,7 @@ _DEFAULTS: Final = (
     "job_slice_count",
     "instance_groups",
     "priority",
+    "credentials",
 )
 
 

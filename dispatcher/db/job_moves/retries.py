@@ -85,6 +85,9 @@ def launch_retry(connection: Connection, lost: int) -> int | None:
                     revision, bundle_digest)
                 SELECT :retry, scm_type, scm_url, local_path, scm_branch, revision, bundle_digest
                 FROM job_project WHERE job_id = :lost
+            ), credentials AS (
+                INSERT INTO job_credential (job_id, credential_id, name)
+                SELECT :retry, credential_id, name FROM job_credential WHERE job_id = :lost
             )
             INSERT INTO job_input (job_id, {_INPUTS})
             SELECT :retry, {_INPUTS} FROM job_input WHERE job_id = :lost

@@ -7,6 +7,11 @@ one SQL function that stands for the database's clock.
 from dispatcher.db.tables.access import api_token, idempotency_key, organization
 from dispatcher.db.tables.base import NOW, Timestamp, metadata
 from dispatcher.db.tables.content import content_bundle, content_chunk
+from dispatcher.db.tables.credentials import (
+    credential,
+    job_credential,
+    job_template_credential,
+)
 from dispatcher.db.tables.jobs import (
     job,
     job_dependency,
@@ -72,6 +77,7 @@ __all__ = [
     "change",
     "content_bundle",
     "content_chunk",
+    "credential",
     "idempotency_key",
     "instance_group",
     "instance_group_node",
@@ -82,6 +88,7 @@ __all__ = [
     "inventory_host",
     "inventory_source",
     "job",
+    "job_credential",
     "job_dependency",
     "job_event",
     "job_host_summary",
@@ -90,6 +97,7 @@ __all__ = [
     "job_project",
     "job_result",
     "job_template",
+    "job_template_credential",
     "manager_lease",
     "manager_request",
     "manager_walk",

@@ -52,6 +52,8 @@ project = Table(
     Column("update_on_launch", Boolean, nullable=False, server_default=text("false")),
     Column("cache_timeout", Integer, nullable=False, server_default=text("0")),
     Column("timeout", Integer, nullable=False, server_default=text("600")),
+    # added by a later migration: last
+    Column("credential_id", BigInteger, ForeignKey("credential.id")),
     UniqueConstraint("organization_id", "name"),
     CheckConstraint(one_of("scm_type", ("git", "local")), name="scm_type_word"),
     CheckConstraint("(scm_type = 'git') = (scm_url <> '')", name="git_has_url"),
@@ -183,6 +185,7 @@ PROMPTS = (
     "job_slice_count",
     "instance_groups",
     "priority",
+    "credential",
 )
 
 

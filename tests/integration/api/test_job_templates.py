@@ -235,7 +235,7 @@ def test_prompts_are_taken_where_the_template_asks_and_named_where_not(
         },
     )
     assert answer.status_code == 201, answer.text
-    assert answer.json()["ignored_fields"] == {"skip_tags": "t3", "limit": "a"}
+    assert answer.json()["ignored_fields"] == {"skip_tags": "t3", "limit": "a", "credentials": []}
     row = inputs(engine, answer.json()["id"])
     assert (row.extra_vars, row.tags, row.skip_tags) == ({"a": 1, "b": 2}, ["t1", "t2"], [])
     assert (row.verbosity, row.limit_pattern, row.check_mode) == (3, "", True)

@@ -264,3 +264,18 @@ def test_a_statement_that_waits_too_long_for_a_lock_is_503(api: Api, engine: Eng
         assert (answer.status_code, answer.json()) == (503, {"detail": "the database is busy"})
         assert answer.headers["Retry-After"] == "5"
     assert api.http.post(f"/api/v2/jobs/{job}/cancel/").status_code == 202
+
+
+def test_an_answer_of_the_database_that_breaks_off_anywhere_is_503_and_never_a_fault(
+    behind: Behind,
+) -> None:
+    http, proxy = behind.api.http, behind.proxy
+    found: dict[int, str] = {}
+    for allowed in [*range(1, 2_000, 37), *range(2_000, 12_000, 211)]:
+        proxy.cut()
+        proxy.restore()
+        proxy.allowed = allowed
+        answer = http.get(f"/api/v2/jobs/{behind.job}/")
+        if answer.status_code not in (200, 503):
+            found[allowed] = answer.text
+    assert not found

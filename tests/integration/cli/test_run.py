@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select
+from sqlalchemy import Engine, insert, select
 
 from dispatcher.db import tables as t
 from dispatcher.db.engine import transaction
 from dispatcher.domain.outcome import FACTS, Outcome
 from tests.acting_node import ActingNode
 from tests.command_line import dispatcher, ended, start, start_on_terminal
+from tests.factories import default_organization
 from tests.waiting import wait_until
 
 
@@ -107,6 +108,25 @@ def test_every_option_reaches_the_job(
     assert row["secret_vars"] is not None
     assert b"hunter2" not in row["secret_vars"]
     assert "hunter2" not in answer.stdout + answer.stderr
+
+
+def test_a_credential_is_found_by_its_name(
+    server: dict[str, str], engine: Engine, project: Path
+) -> None:
+    with transaction(engine) as connection:
+        number = connection.scalar(
+            insert(t.credential)
+            .values(organization_id=default_organization(connection), name="web 1", kind="ssh")
+            .returning(t.credential.c.id)
+        )
+    arguments = ("run", "site.yml", "-i", "h,", "--detach", "--credential")
+    answer = dispatcher(*arguments, "web 1", cwd=project, **server)
+    assert answer.returncode == 0, answer.stderr
+    with transaction(engine) as connection:
+        (link,) = connection.execute(select(t.job_credential)).all()
+    assert tuple(link) == (int(answer.stdout), number, "web 1")
+    answer = dispatcher(*arguments, "web 2", cwd=project, **server)
+    assert (answer.returncode, "credential: web 2: there is none" in answer.stderr) == (2, True)
 
 
 def test_the_same_directory_is_uploaded_once(server: dict[str, str], project: Path) -> None:
