@@ -239,6 +239,55 @@ class Settings(BaseSettings):
         600.0, ge=0, description="Seconds a finished run's spool and result stay on the node."
     )
 
+    # -- REST v1, the drop-in for ansible-runner-service
+    v1: bool = Field(
+        False,
+        description="Serve `/api/v1` as ansible-runner-service did (docs/api_v1.md); a root directory or an old configuration switches it on too.",
+    )
+    v1_root: Path | None = Field(
+        None,
+        description="Root directory with `project`, `inventory` and `env`, as the old service had it; default `runner-service` in the data directory.",
+    )
+    v1_config: Path | None = Field(
+        None,
+        description="The old service's `config.yaml`; what is set here wins over it.",
+    )
+    v1_port: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="A further port of the API, for clients that know the old one (5001; oVirt 50001).",
+    )
+    v1_auth: Literal["none", "token", "certificate"] = Field(
+        "none",
+        description="Who may call v1: on loopback everybody; a bearer token; whoever a trusted proxy has checked the client certificate of.",
+    )
+    v1_certificate_header: str = Field(
+        "X-SSL-Client-Verify",
+        description="Header in which a trusted proxy says `SUCCESS` for a valid client certificate.",
+    )
+    v1_trusted_proxies: str = Field(
+        "127.0.0.1,::1",
+        description="Addresses whose certificate header is believed, separated by commas.",
+    )
+    v1_ssh_key: Path | None = Field(
+        None,
+        description="Private SSH key for v1's runs and checks; default `env/ssh_key` in the root directory.",
+    )
+    v1_ssh_checks: bool | None = Field(
+        None, description="Log into a host by SSH before v1 adds it to the inventory; default true."
+    )
+    v1_ssh_timeout: float | None = Field(
+        None,
+        ge=0.1,
+        le=60,
+        description="Seconds that such a check waits, for the connection and again for the log-in; default 2.",
+    )
+    v1_target_user: str | None = Field(
+        None,
+        description="Account that v1's runs and checks log in as; default the inventory's, else the service's own.",
+    )
+
     # -- embedded servers
     embedded_user: str = Field(
         "nobody",

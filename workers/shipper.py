@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from dispatcher import clock, logs
 from dispatcher.broker.messages import Owed
-from dispatcher.db import event_store
+from dispatcher.db import event_store, run_summaries
 from dispatcher.db.engine import transaction
 from dispatcher.db.event_store import Advance, Progress
 from dispatcher.domain.outcome import Outcome
@@ -149,6 +149,9 @@ class Shipper:
             with transaction(self._engine) as connection:
                 self._fill(connection, due, this)
                 event_store.copy_events(connection, this.blocks)
+                run_summaries.add_events(
+                    connection, [(progress, len(lines)) for progress, lines in this.blocks]
+                )
                 event_store.advance(connection, [step for _, step in this.steps])
                 if this.endings:
                     this.finished = finish.write_final(connection, this.endings)

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, text
+from sqlalchemy import Connection, insert, select, text
 
 from dispatcher import clock
 from dispatcher.actions.idempotency import take_key
 from dispatcher.actions.launched import Launched as Launched
 from dispatcher.broker.messages import Manager, Owed, wake
-from dispatcher.db import credential_rows
+from dispatcher.db import credential_rows, run_summaries
 from dispatcher.db import tables as t
 from dispatcher.db.change import raise_counter
 from dispatcher.domain.bundle import candidates
@@ -60,6 +60,8 @@ def launch_run(
     route: str = "runs",
     cipher: Cipher,
     launch_type: str = "manual",
+    organization: str = "Default",
+    summarized: bool = False,
 ) -> Launched:
     """Make the job of a playbook run.
 
@@ -70,6 +72,8 @@ def launch_run(
             commit is unknown.
         idempotency_key: the same key, route and request by the same principal is the same job.
         cipher: encrypts ``secret_vars``.
+        organization: name of the tenant, which exists.
+        summarized: whether a summary is kept with its events, as REST v1 wants it.
 
     Raises:
         InvalidRequest: fields that are wrong; nothing is stored.
@@ -92,11 +96,21 @@ def launch_run(
         if earlier is not None:
             return Launched(earlier.job_id, earlier.uuid, False, Owed())
     _require_content(connection, request)
-    names = {"id": job_id, "uuid": uuid, "launched_by": principal, "launch_type": launch_type}
+    names = {
+        "id": job_id,
+        "uuid": uuid,
+        "launched_by": principal,
+        "launch_type": launch_type,
+        "organization_id": select(t.organization.c.id)
+        .where(t.organization.c.name == organization)
+        .scalar_subquery(),
+    }
     heads = _credentials(connection, request)
     _insert_job(connection, prepared, names)
     credential_rows.note_credentials(connection, [(job_id, c.id, c.name) for c in heads])
     _insert_input(connection, request, job_id, cipher)
+    if summarized:
+        run_summaries.create(connection, job_id)
     raise_counter(connection)
     return Launched(job_id, uuid, True, wake(Manager.TASK))
 
@@ -158,7 +172,6 @@ def _insert_job(connection: Connection, prepared: PreparedRun, names: Mapping[st
             **names,
             kind=Kind.PLAYBOOK,
             name=request.name or request.playbook,
-            organization_id=text("(SELECT id FROM organization WHERE name = 'Default')"),
             priority=request.priority,
             task_impact=impact(request, prepared.targets.count),
             forks=request.forks or DEFAULT_FORKS,

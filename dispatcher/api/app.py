@@ -17,6 +17,8 @@ from dispatcher.api.edge import Edge
 from dispatcher.api.followers import Followers
 from dispatcher.api.parameters import refuse_unknown
 from dispatcher.api.services import Services
+from dispatcher.api.v1.options import options_of
+from dispatcher.api.v1.service import RunnerService, make_ground
 from dispatcher.api.v2 import (
     cancel,
     content,
@@ -157,9 +159,10 @@ def create_app(settings: Settings) -> FastAPI:
     """The ASGI application.
 
     Raises:
-        ConfigurationError: a URL or the key file is missing.
+        ConfigurationError: a URL or the key file is missing, or v1's root directory unusable.
     """
     services = make_services(settings)
+    v1 = options_of(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -189,5 +192,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def docs() -> HTMLResponse:
         return HTMLResponse(docs_page.render(app.openapi()))
 
+    if v1 is not None:
+        app.add_middleware(RunnerService, ground=make_ground(services, v1))
     app.add_middleware(Edge, settings=settings)
     return app

@@ -17,6 +17,7 @@ from dispatcher.actions.tokens import any_token
 from dispatcher.api.app import create_app
 from dispatcher.api.health import missing
 from dispatcher.api.services import Services
+from dispatcher.api.v1.options import options_of
 from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import ConfigurationError, DispatcherError, Unavailable
 from dispatcher.health import BEAT_SECONDS, Health
@@ -60,14 +61,17 @@ def main() -> int:
         services: Services = app.state.services
         _wait_for_schema(services)
         _require_token(settings, services)
-        listener = _listen(settings)
+        listeners = [_listen(settings.api_host, settings.api_port, "DISPATCHER_API_PORT")]
+        v1 = options_of(settings)
+        if v1 is not None and v1.port is not None:
+            listeners.append(_listen(settings.api_host, v1.port, "DISPATCHER_V1_PORT"))
     except ConfigurationError as error:
         print(f"dispatcher api: {error}", file=sys.stderr)
         return 2
     except DispatcherError as error:
         print(f"dispatcher api: {error}", file=sys.stderr)
         return 1
-    return _serve(settings, app, services, listener)
+    return _serve(settings, app, services, listeners)
 
 
 def _wait_for_schema(services: Services) -> None:
@@ -96,6 +100,11 @@ def _wait_for_schema(services: Services) -> None:
 def _require_token(settings: Settings, services: Services) -> None:
     if _is_loopback(settings.api_host):
         return
+    if options_of(settings) is not None and settings.v1_auth == "none":
+        raise ConfigurationError(
+            f"DISPATCHER_V1_AUTH: {settings.api_host} is not loopback: v1 needs `token` or"
+            " `certificate` there"
+        )
     with services.reading() as connection:
         found = any_token(connection)
     if not found:
@@ -117,8 +126,7 @@ def _is_loopback(host: str) -> bool:
     return all(address.startswith("127.") or address == "::1" for _, address in _addresses(host, 0))
 
 
-def _listen(settings: Settings) -> socket.socket:
-    host, port = settings.api_host, settings.api_port
+def _listen(host: str, port: int, setting: str) -> socket.socket:
     family, address = _addresses(host, port)[0]
     # asyncio switches Nagle's algorithm off only where the protocol is named: without it an answer
     # in two writes waits 40 ms for the client's delayed acknowledgment
@@ -128,7 +136,7 @@ def _listen(settings: Settings) -> socket.socket:
         listener.bind((address, port))
     except OSError as error:
         listener.close()
-        raise ConfigurationError(f"DISPATCHER_API_PORT: {host}:{port}: {error.strerror}") from None
+        raise ConfigurationError(f"{setting}: {host}:{port}: {error.strerror}") from None
     return listener
 
 
@@ -139,7 +147,9 @@ def _url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _serve(settings: Settings, app: FastAPI, services: Services, listener: socket.socket) -> int:
+def _serve(
+    settings: Settings, app: FastAPI, services: Services, listeners: list[socket.socket]
+) -> int:
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -151,7 +161,7 @@ def _serve(settings: Settings, app: FastAPI, services: Services, listener: socke
         timeout_graceful_shutdown=_GRACE,
     )
     server = _Server(config, services)
-    health = Health(settings, "api", url=_url(listener))
+    health = Health(settings, "api", url=_url(listeners[0]))
     stopped = threading.Event()
     watch = threading.Thread(
         target=_watch, args=(health, services, stopped), name="health", daemon=True
@@ -159,12 +169,13 @@ def _serve(settings: Settings, app: FastAPI, services: Services, listener: socke
     # uvicorn raises the signal again when it has stopped; that is no news then
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    listener.listen(2048)
-    log.info("listening", url=_url(listener))
+    for listener in listeners:
+        listener.listen(2048)
+        log.info("listening", url=_url(listener))
     health.say({"role": "starting"})
     watch.start()
     try:
-        server.run(sockets=[listener])
+        server.run(sockets=listeners)
     finally:
         stopped.set()
         health.close()

@@ -29,6 +29,7 @@ COMMANDS = {
     "down": "down",
     "status": "status",
     "migrate": "migrate",
+    "migrate-runner-service": "migrate_runner_service",
     "rotate-keys": "rotate_keys",
     "health": "health",
     "api": "roles",

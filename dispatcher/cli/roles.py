@@ -46,12 +46,14 @@ def register(app: typer.Typer) -> None:
 def api(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: a free one.")] = None,
+    v1_port: Annotated[
+        int | None, typer.Option(help="A further port, for clients of the old runner service.")
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """Serve REST, live streams and /metrics."""
-    _become(
-        "api", with_servers(settings_module.load(config_file=config, api_host=host, api_port=port))
-    )
+    given = settings_module.load(config_file=config, api_host=host, api_port=port, v1_port=v1_port)
+    _become("api", with_servers(given))
 
 
 def beat(metrics_port: MetricsPort = None, config: ConfigFile = None) -> None:

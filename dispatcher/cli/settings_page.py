@@ -20,6 +20,7 @@ SECTIONS = {
     "api_host": "API, health and metrics",
     "manager_period": "Managers",
     "node_name": "Nodes",
+    "v1": "REST v1",
     "embedded_user": "Embedded servers",
 }
 _COMPUTED = {"data_dir": "`/var/lib/dispatcher` for root, else `~/.local/share/dispatcher`"}

@@ -29,6 +29,9 @@ def up(
             help="Port of the API; default the first free one from 8052; 0: any free one."
         ),
     ] = None,
+    v1_port: Annotated[
+        int | None, typer.Option(help="A further port, for clients of the old runner service.")
+    ] = None,
     name: Annotated[
         str | None, typer.Option(help="Name of the stack's node; default the host name.")
     ] = None,
@@ -43,7 +46,12 @@ def up(
     embedded one. Ctrl-C stops everything; running playbooks are canceled.
     """
     settings = settings_module.load(
-        config_file=config, api_host=host, api_port=port, node_name=name, data_dir=data_dir
+        config_file=config,
+        api_host=host,
+        api_port=port,
+        v1_port=v1_port,
+        node_name=name,
+        data_dir=data_dir,
     )
     # a working directory that changes must not move the data
     settings = settings.model_copy(update={"data_dir": settings.data_dir.absolute()})

@@ -55,7 +55,7 @@ def test_each_command_is_found_by_its_first_word() -> None:
 def test_each_section_names_exactly_the_options_of_its_command() -> None:
     for path, command in commands():
         text = sections()[path]
-        named = set(re.findall(r"`(-{1,2}[a-zA-Z][a-z-]*)`", text))
+        named = set(re.findall(r"`(-{1,2}[a-zA-Z][a-z0-9-]*)`", text))
         assert named == options(command), path
 
 

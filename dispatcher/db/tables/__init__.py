@@ -21,6 +21,7 @@ from dispatcher.db.tables.jobs import (
     job_progress,
     job_project,
     job_result,
+    run_summary,
 )
 from dispatcher.db.tables.managers import (
     CHANGE_SLOTS,
@@ -107,6 +108,7 @@ __all__ = [
     "organization",
     "pause",
     "project",
+    "run_summary",
     "schedule",
     "schedule_launch",
     "schema_info",

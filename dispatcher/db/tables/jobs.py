@@ -258,6 +258,23 @@ job_progress = Table(
     CheckConstraint("stored >= 0 AND spool_offset >= 0", name="counts_range"),
 )
 
+#: What REST v1 answers about a run; made at its launch, written with its events.
+run_summary = Table(
+    "run_summary",
+    metadata,
+    Column("job_id", BigInteger, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True),
+    *(
+        Column(name, BigInteger, nullable=False, server_default=text("0"))
+        for name in ("ok", "failed", "skipped")
+    ),
+    # of the newest start of a task; null before the first
+    Column("task", Text),
+    Column("task_metadata", JSONB),
+    # host → counter of its last failure
+    Column("failures", JSONB, nullable=False, server_default=text("'{}'")),
+    CheckConstraint("ok >= 0 AND failed >= 0 AND skipped >= 0", name="counts_range"),
+)
+
 #: What a run left behind, written with its final status.
 job_result = Table(
     "job_result",

@@ -25,6 +25,28 @@ def api(settings: Settings, engine: Engine) -> Iterator[Api]:
         yield running
 
 
+@pytest.fixture(scope="module")
+def v1_settings(
+    databases: Any, migrated_template: str, valkey: Any, session_dir: Path
+) -> Iterator[Settings]:
+    """A database for all tests of a module, and the directory of the servers on it."""
+    directory = Path(tempfile.mkdtemp(dir=session_dir))
+    name = f"v1_{directory.name.lower()}"
+    yield settings_module.load(
+        database_url=databases.make(name, template=migrated_template),
+        broker_url=valkey.url(0),
+        data_dir=directory,
+    )
+    databases.drop(name)
+
+
+@pytest.fixture(scope="module")
+def v1_engine(v1_settings: Settings) -> Iterator[Engine]:
+    engine = make_engine(v1_settings, application_name="test", pool_size=5)
+    yield engine
+    engine.dispose()
+
+
 @dataclass
 class Shared:
     """A server, and the database behind it, that all tests of a module use."""

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
+import httpx
 import pytest
 from sqlalchemy import Engine, text
 
@@ -127,6 +128,34 @@ def test_a_port_in_use_and_an_unknown_host_are_refused(settings: Settings, engin
         port = taken.getsockname()[1]
         assert "DISPATCHER_API_PORT" in _refused(settings, DISPATCHER_API_PORT=str(port))
     assert "DISPATCHER_API_HOST" in _refused(settings, DISPATCHER_API_HOST="no.such.host.invalid")
+
+
+def test_v1_without_authentication_is_refused_beyond_loopback(
+    settings: Settings, engine: Engine
+) -> None:
+    _token(engine)
+    variables = {"DISPATCHER_API_HOST": "0.0.0.0", "DISPATCHER_V1": "on"}
+    assert "DISPATCHER_V1_AUTH" in _refused(settings, **variables)
+
+
+def test_v1_is_served_on_a_port_of_its_own_beside_the_ordinary_one(
+    settings: Settings, engine: Engine
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    variables = {"DISPATCHER_V1": "on", "DISPATCHER_V1_PORT": str(port)}
+    with as_process(settings, engine, **variables) as api:
+        for url in (api.url, f"http://127.0.0.1:{port}"):
+            answer = httpx.get(f"{url}/api/v1/playbooks", trust_env=False)
+            assert answer.json()["msg"] == "0 playbook found"
+
+
+def test_a_wrong_old_configuration_is_refused(settings: Settings, engine: Engine) -> None:
+    assert engine
+    file = settings.data_dir / "old.yaml"
+    for content in ("port: x\n", "[1]\n", "a: [\n"):
+        file.write_text(content)
+        assert "DISPATCHER_V1_CONFIG" in _refused(settings, DISPATCHER_V1_CONFIG=str(file))
 
 
 def test_a_missing_key_file_or_a_bad_setting_is_refused(settings: Settings) -> None:

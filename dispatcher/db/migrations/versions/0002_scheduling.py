@@ -979,6 +979,28 @@ def upgrade() -> None:
         sa.CheckConstraint("id = 1", name=op.f("ck_workflow_sweep_one_row")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_workflow_sweep")),
     )
+    op.create_table(
+        "run_summary",
+        sa.Column("job_id", sa.BigInteger(), nullable=False),
+        sa.Column("ok", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("failed", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("skipped", sa.BigInteger(), server_default=sa.text("0"), nullable=False),
+        sa.Column("task", sa.Text(), nullable=True),
+        sa.Column("task_metadata", postgresql.JSONB(astext_type=sa.Text()), nullable=True),
+        sa.Column(
+            "failures",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "ok >= 0 AND failed >= 0 AND skipped >= 0", name=op.f("ck_run_summary_counts_range")
+        ),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["job.id"], name=op.f("fk_run_summary_job_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_run_summary")),
+    )
 
     for table, name, condition in CHECKS:
         op.create_check_constraint(op.f(f"ck_{table}_{name}"), table, condition)
