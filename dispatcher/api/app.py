@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Final
 
 from anyio import to_thread
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import HTMLResponse
+from starlette.routing import BaseRoute
 
 from dispatcher import __version__
 from dispatcher.api import docs_page, errors, health
@@ -155,6 +158,15 @@ def make_services(settings: Settings) -> Services:
     )
 
 
+@cache
+def _routes() -> Sequence[BaseRoute]:
+    """Every route; made once in a process, because FastAPI works long on what each of them takes."""
+    every = APIRouter(redirect_slashes=False)
+    for router in _ROUTERS:
+        every.include_router(router, dependencies=[Depends(refuse_unknown)])
+    return every.routes
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The ASGI application.
 
@@ -166,7 +178,8 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.openapi()  # here, so that no request waits until it is made
+        # beside the start, which it would hold up for a second: few requests need it
+        threading.Thread(target=app.openapi, name="description", daemon=True).start()
         # no after-commit publish has to open a connection
         await to_thread.run_sync(services.publisher.warm)
         async with services.followers.running():
@@ -185,8 +198,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.services = services
     errors.install(app)
-    for router in _ROUTERS:
-        app.include_router(router, dependencies=[Depends(refuse_unknown)])
+    app.router.routes.extend(_routes())
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> HTMLResponse:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import threading
+from typing import Any, ClassVar, Final
 
 from fastapi import FastAPI
 
@@ -59,11 +60,15 @@ _AWAY: Final = _answer(
 class Application(FastAPI):
     """FastAPI with our description."""
 
+    _made: ClassVar[dict[str, Any]] = {}
+    _making: ClassVar[threading.Lock] = threading.Lock()
+
     def openapi(self) -> dict[str, Any]:
-        """The description; made once."""
-        if self.openapi_schema is None:
-            self.openapi_schema = _completed(super().openapi())
-        return self.openapi_schema
+        """The description; made once in a process: it takes more than a second, and is the same."""
+        with self._making:
+            if not self._made:
+                self._made.update(_completed(super().openapi()))
+        return self._made
 
 
 def _completed(description: dict[str, Any]) -> dict[str, Any]:

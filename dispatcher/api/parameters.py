@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -31,7 +30,6 @@ async def refuse_unknown(request: Request) -> None:
         raise InvalidRequest(fields)
 
 
-@cache
 def _known(app: FastAPI, path: str, method: str) -> frozenset[str]:
     operation: dict[str, Any] = app.openapi()["paths"].get(path, {}).get(method, {})
     return frozenset(p["name"] for p in operation.get("parameters", ()) if p["in"] == "query")

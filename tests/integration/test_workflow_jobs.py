@@ -124,11 +124,18 @@ def test_jobs_that_cannot_be_made_fail_their_nodes_with_the_reason(
         moody = site(connection, ask_inventory_on_launch=True)
         nodes = [
             runs("bare", bare),
-            runs("moody", moody, inventory=987),
+            runs("moody", moody),
             runs("good", good),
             asks("mend"),
         ]
         template = make_template(connection, "w", nodes, moves("bare!mend"))
+        # past the check of a save, as an inventory that was deleted since
+        connection.execute(
+            text(
+                "UPDATE workflow_template_node SET prompts = '{\"inventory\": 987}'"
+                " WHERE identifier = 'moody'"
+            )
+        )
         workflow = launch(connection, template)
     settle(running)
     made = nodes_of(engine, workflow)
