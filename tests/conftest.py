@@ -35,6 +35,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Settings of whoever runs the tests are not settings of the tests."""
     for name in [name for name in os.environ if name.startswith(settings_module.PREFIX)]:
         del os.environ[name]
+    # a shell starts what it puts into the background with SIGINT ignored, and so would every process
+    # of a test be
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # a session that is told to end takes its servers and stacks along; of several processes the
     # first is told, and it interrupts the others
     of_several = hasattr(config, "workerinput")
