@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -58,9 +59,15 @@ def _bare(directory: Path) -> float:
         (private / "project" / "site.yml").write_text(SITE)
         (private / "inventory" / "hosts").write_text(LOCALHOST)
 
+    # it finds ansible-playbook by name
+    programs = str(Path(sys.executable).parent)
+    environment = os.environ | {"PATH": os.pathsep.join([programs, os.environ["PATH"]])}
+
     def run(number: int) -> None:
         command = [sys.executable, "-m", "ansible_runner", "run", str(directory / str(number))]
-        subprocess.run([*command, "-p", "site.yml", "-q"], check=True, capture_output=True)
+        subprocess.run(
+            [*command, "-p", "site.yml", "-q"], check=True, capture_output=True, env=environment
+        )
 
     began = perf_counter()
     with ThreadPoolExecutor(PARALLEL) as pool:
