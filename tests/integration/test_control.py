@@ -25,7 +25,7 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.settings import Settings
 from tests.factories import make_job, make_node
 from tests.passes import changed, statuses, submitted
-from tests.roles import ROOT, Role, children_of, is_alive, role
+from tests.roles import ROOT, Role, children_of, command_line, is_alive, role
 from tests.waiting import wait_until
 
 
@@ -72,7 +72,7 @@ def pool_children(started: Role) -> list[int]:
     return [
         pid
         for pid in children_of(started.pid)
-        if pid not in direct and b"control" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if pid not in direct and "control" in command_line(pid)
     ]
 
 

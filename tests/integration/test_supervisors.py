@@ -15,6 +15,7 @@ from dispatcher import clock
 from dispatcher.domain.outcome import Outcome
 from dispatcher.settings import Settings
 from tests.nodes import LOCAL, paced
+from tests.roles import command_line
 from tests.waiting import wait_until
 from workers import lease_file, leftovers, supervisors
 from workers.finish import clear_away, ending_of
@@ -132,19 +133,15 @@ def test_supervisors_outlive_a_fork_server_that_is_killed_and_the_next_start_mak
 def test_a_fork_server_that_is_killed_while_it_starts_costs_no_run(
     settings: Settings, runs: Runs, watch: Supervisors
 ) -> None:
-    last_words = f"\0n1\0{settings.data_dir}\0"
     killed: list[int] = []
 
     def starting() -> list[int]:
-        found = []
-        for entry in Path("/proc").glob("[0-9]*/cmdline"):
-            try:
-                line = entry.read_bytes().decode(errors="replace")
-            except OSError:
-                continue
-            if "workers.preload" in line and line.endswith(last_words):
-                found.append(int(entry.parent.name))
-        return found
+        pids = [int(entry.name) for entry in Path("/proc").glob("[0-9]*")]
+        return [
+            pid
+            for pid in pids
+            if {"workers.preload", str(settings.data_dir)} <= set(command_line(pid))
+        ]
 
     def kill_the_first() -> None:
         killed.extend(wait_until(starting))
