@@ -1,12 +1,20 @@
-"""What ``/proc`` says about processes of this machine.
+"""What ``/proc`` says about processes of this machine, and what the kernel does for their families.
 
 A process is known by its pid **and** its start time: a pid alone may belong to somebody else by now.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 from dataclasses import dataclass
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_CHILD_SUBREAPER: Final = 36
+# loaded here, so that nothing is looked up between a fork and what must follow it at once
+_prctl: Final = ctypes.CDLL(None, use_errno=True).prctl
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +79,31 @@ def descendants(root: int) -> list[Process]:
             if child.alive:
                 tree.append(child)
     return tree
+
+
+def become_subreaper() -> None:
+    """Become the parent of every descendant that loses its own.
+
+    Raises:
+        OSError: the kernel refuses.
+    """
+    _set(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int, signum: signal.Signals) -> bool:
+    """Ask for a signal when the parent's forking thread ends.
+
+    Args:
+        parent: the process that forked, noted before the fork.
+
+    Returns:
+        False if it is gone already: the signal will never come.
+    """
+    _set(_PR_SET_PDEATHSIG, int(signum))
+    return os.getppid() == parent
+
+
+def _set(option: int, value: int) -> None:
+    if _prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

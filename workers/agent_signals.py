@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 
-from workers import process_tree
+from dispatcher import processes
 
 
 class Signals:
@@ -30,7 +30,7 @@ class Signals:
         signal.signal(signal.SIGTERM, self._stop)
         if parent is not None:
             signal.signal(signal.SIGHUP, self._parent_died)
-            if not process_tree.die_with_parent(parent, signal.SIGHUP):
+            if not processes.die_with_parent(parent, signal.SIGHUP):
                 self.parent_gone = True
 
     def _stop(self, *_: object) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dispatcher import logs
+from dispatcher import logs, processes
 from dispatcher.broker.celery_app import make_app, start_worker
 from dispatcher.broker.messages import CANCEL_JOBS, START_JOBS, node_queue, read_pairs
 from dispatcher.settings import Settings, node_name
-from workers import handover, process_tree
+from workers import handover
 
 
 def run(settings: Settings, parent: int | None) -> int:
@@ -25,7 +25,7 @@ def run(settings: Settings, parent: int | None) -> int:
         parent: pid of the worker's parent process, whose death ends this one; None: nobody's.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if parent is not None and not process_tree.die_with_parent(parent, signal.SIGTERM):
+    if parent is not None and not processes.die_with_parent(parent, signal.SIGTERM):
         return 0
     name = node_name(settings)
     logs.configure(settings, role="node-queue", node=name)

@@ -7,7 +7,6 @@ looking at ``/proc``; ``/proc`` only says whom to signal.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 from collections.abc import Collection, Iterable
@@ -18,39 +17,6 @@ from dispatcher.processes import Process, descendants
 
 #: Seconds after which a sweep no longer waits for processes that it may not signal.
 GIVE_UP = 10.0
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-# loaded here, so that nothing is looked up between a fork and what must follow it at once
-_libc = ctypes.CDLL(None, use_errno=True)
-_prctl = _libc.prctl
-
-
-def become_subreaper() -> None:
-    """Become the parent of every descendant that loses its own.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
-    _set(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def die_with_parent(parent: int, signum: signal.Signals) -> bool:
-    """Ask for a signal when the parent's forking thread ends.
-
-    Args:
-        parent: the process that forked, noted before the fork.
-
-    Returns:
-        False if it is gone already: the signal will never come.
-    """
-    _set(_PR_SET_PDEATHSIG, int(signum))
-    return os.getppid() == parent
-
-
-def _set(option: int, value: int) -> None:
-    if _prctl(option, value, 0, 0, 0) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 def close_inherited() -> None:

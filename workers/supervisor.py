@@ -42,7 +42,7 @@ def main(path: Path) -> int:
     os.setsid()
     run_dir = RunDir(path)
     _redirect(run_dir)
-    process_tree.become_subreaper()
+    processes.become_subreaper()
     signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGCHLD})
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     # held before the right to start is won: a started run without a live supervisor is a dead one

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from dispatcher import processes
 from workers import lease_file, process_tree
 
 #: Seconds that what ansible-playbook left behind (SSH masters, daemons) has after SIGTERM.
@@ -124,9 +125,9 @@ def become_wrapper(command: Command, board: Board) -> NoReturn:
 
 def _wrap(command: Command, board: Board) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
-    if not process_tree.die_with_parent(command.supervisor, signal.SIGTERM):
+    if not processes.die_with_parent(command.supervisor, signal.SIGTERM):
         return CANNOT_EXECUTE
-    process_tree.become_subreaper()
+    processes.become_subreaper()
     # the supervisor's life is an flock that only it may hold
     process_tree.close_inherited()
     wrapper = os.getpid()
@@ -168,7 +169,7 @@ def _execute(command: Command, wrapper: int, board: Board) -> NoReturn:
             signal.signal(signum, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.chdir(command.directory)
-        if not process_tree.die_with_parent(wrapper, signal.SIGTERM):
+        if not processes.die_with_parent(wrapper, signal.SIGTERM):
             os._exit(code)
         if lease_file.remaining(command.lease_file) <= 0:
             board.fenced = True

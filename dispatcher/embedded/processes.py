@@ -5,7 +5,6 @@ A process is known by its pid **and** its start time: a pid alone may belong to 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -21,7 +20,6 @@ from dispatcher import clock
 from dispatcher.processes import everyone, start_of
 
 _LEASH = Path(__file__).with_name("leash.py")
-_PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True)
@@ -145,13 +143,6 @@ def start_child(
         cwd=directory or "/",
         start_new_session=True,
     )
-
-
-def adopt_orphans() -> None:
-    """Let processes that lose their parent, anywhere below this one, become its children."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
 
 
 def reap_adopted(own: Collection[int]) -> None:

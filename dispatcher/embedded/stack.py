@@ -19,14 +19,14 @@ from dispatcher import settings as settings_module
 from dispatcher.embedded.first_start import prepare
 from dispatcher.embedded.left_overs import stop_left_overs
 from dispatcher.embedded.ports import choose_port, url_of
-from dispatcher.embedded.processes import ProcessMark, adopt_orphans, reap_adopted
+from dispatcher.embedded.processes import ProcessMark, reap_adopted
 from dispatcher.embedded.role_process import RoleProcess, keep_small
 from dispatcher.embedded.roles import Role, standard_roles
 from dispatcher.embedded.server import ServerProcess
 from dispatcher.embedded.servers import Servers
 from dispatcher.embedded.state import StackState, UpLock, make_data_dir, running_stack
 from dispatcher.errors import ConfigurationError
-from dispatcher.processes import descendants
+from dispatcher.processes import become_subreaper, descendants
 from dispatcher.settings import Settings
 
 _LOOK: Final = 0.1
@@ -74,7 +74,7 @@ class Stack:
             raise ConfigurationError(self._words_about_the_other(lock))
         try:
             self._catch_signals()
-            adopt_orphans()
+            become_subreaper()
             try:
                 self._start()
                 self._keep_running()

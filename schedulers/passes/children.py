@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -12,20 +11,12 @@ from typing import Final
 
 from dispatcher import clock
 from dispatcher.error_text import with_traceback
+from dispatcher.processes import die_with_parent
 
-_PR_SET_PDEATHSIG: Final = 1
 #: Seconds before a child is started again: the first time, and at most.
 _BACKOFF: Final = (0.1, 10.0)
 #: A child that lived this long (seconds) starts again without delay.
 _LIVED_WELL: Final = 30.0
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that forked it ends.
-
-    It is lost when the parent died before: whoever must not outlive it compares ``getppid`` after.
-    """
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
 
 
 @dataclass
@@ -82,8 +73,7 @@ def fork(main: Callable[[], int]) -> int:
     try:
         os.setpgid(0, 0)
         # killed: whoever would see to it that a child which does not end is killed is gone
-        die_with_parent()
-        if os.getppid() != parent:
+        if not die_with_parent(parent, signal.SIGKILL):
             os._exit(1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)

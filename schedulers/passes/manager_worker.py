@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,8 +16,8 @@ from dispatcher.broker.messages import RUN_MANAGER, Manager, is_trigger, manager
 from dispatcher.db.engine import is_away
 from dispatcher.errors import ConfigurationError, SchemaError
 from dispatcher.metrics import MESSAGES_IGNORED
+from dispatcher.processes import die_with_parent
 from dispatcher.settings import Settings
-from schedulers.passes.children import die_with_parent
 from schedulers.passes.manager_pass import Runner
 from schedulers.passes.start import first_line
 from schedulers.passes.works import make_runner
@@ -59,7 +61,7 @@ def make_worker_app(
 
     def open_runner(**_: Any) -> None:
         # in the child: nothing that is connected may be inherited over a fork
-        die_with_parent()
+        die_with_parent(os.getppid(), signal.SIGKILL)
         runners[:] = [make_runner(settings, name=f"{manager} manager", stopping=stopping)]
 
     signals.worker_process_init.connect(open_runner, weak=False)

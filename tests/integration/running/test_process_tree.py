@@ -12,7 +12,7 @@ BEGIN = """
 import json, os, signal, subprocess, sys
 from dispatcher import processes
 from workers import process_tree
-process_tree.become_subreaper()
+processes.become_subreaper()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
 def shell(script):
     child = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE)
@@ -89,7 +89,7 @@ def test_a_dead_parent_is_noticed_although_its_signal_never_comes() -> None:
     assert (
         answer(
             """
-print(json.dumps(process_tree.die_with_parent(os.getppid() + 1, signal.SIGTERM)))
+print(json.dumps(processes.die_with_parent(os.getppid() + 1, signal.SIGTERM)))
 """
         )
         is False
