@@ -62,6 +62,7 @@ class Application(FastAPI):
 
     _made: ClassVar[dict[str, Any]] = {}
     _making: ClassVar[threading.Lock] = threading.Lock()
+    _parameters: ClassVar[dict[tuple[str, str], frozenset[str]]] = {}
 
     def openapi(self) -> dict[str, Any]:
         """The description; made once in a process: it takes more than a second, and is the same."""
@@ -69,6 +70,16 @@ class Application(FastAPI):
             if not self._made:
                 self._made.update(_completed(super().openapi()))
         return self._made
+
+    def query_parameters(self, path: str, method: str) -> frozenset[str]:
+        """The names that a route takes in its query; worked out once, too."""
+        known = self._parameters.get((path, method))
+        if known is None:
+            operation: dict[str, Any] = self.openapi()["paths"].get(path, {}).get(method, {})
+            known = self._parameters[path, method] = frozenset(
+                p["name"] for p in operation.get("parameters", ()) if p["in"] == "query"
+            )
+        return known
 
 
 def _completed(description: dict[str, Any]) -> dict[str, Any]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fastapi import FastAPI, Request
+from fastapi import Request
 
 from dispatcher.errors import InvalidRequest
 
@@ -18,7 +16,7 @@ async def refuse_unknown(request: Request) -> None:
     if not request.query_params:
         return
     path = getattr(request.scope.get("route"), "path", "")
-    known = _known(request.app, path, request.method.lower())
+    known = request.app.query_parameters(path, request.method.lower())
     if "page_size" in known:
         return
     fields: dict[str, str] = {}
@@ -28,8 +26,3 @@ async def refuse_unknown(request: Request) -> None:
             fields[name] = "unknown parameter"
     if fields:
         raise InvalidRequest(fields)
-
-
-def _known(app: FastAPI, path: str, method: str) -> frozenset[str]:
-    operation: dict[str, Any] = app.openapi()["paths"].get(path, {}).get(method, {})
-    return frozenset(p["name"] for p in operation.get("parameters", ()) if p["in"] == "query")

@@ -89,8 +89,6 @@ class Exclusions:
 
     def hold(self, job: Job) -> None:
         """The job holds its things from now on."""
-        if job.kind is Kind.PLAYBOOK and job.allow_simultaneous:
-            return  # nothing, and there are ten thousand of them
         for thing in holds(job):
             self.holders[thing] = self.holders.get(thing, frozenset()) | {job.id}
 
