@@ -64,42 +64,34 @@ def _workflows(
     return launch_workflows(connection, wanted)
 
 
-def _project_updates(
-    connection: Connection, launches: Sequence[ScheduledLaunch]
-) -> Sequence[Launched | DispatcherError]:
-    found: list[Launched | DispatcherError] = []
-    for each in launches:  # few, and each may be by another principal
-        (made,) = launch_project_updates(
-            connection,
-            [ProjectUpdate(each.template_id)],
-            launch_type=SCHEDULED,
-            principal=each.principal,
-        )
-        found.append(made or NotFound(f"there is no project {each.template_id}"))
-    return found
+def _updates(
+    launch: Callable[..., Sequence[Launched | None]], update: Callable[[int], Any], word: str
+) -> Launcher:
+    """Updates one after another: they are few, and each may be by another principal."""
 
+    def launcher(
+        connection: Connection, launches: Sequence[ScheduledLaunch]
+    ) -> Sequence[Launched | DispatcherError]:
+        found: list[Launched | DispatcherError] = []
+        for each in launches:
+            (made,) = launch(
+                connection,
+                [update(each.template_id)],
+                launch_type=SCHEDULED,
+                principal=each.principal,
+            )
+            found.append(made or NotFound(f"there is no {word} {each.template_id}"))
+        return found
 
-def _inventory_updates(
-    connection: Connection, launches: Sequence[ScheduledLaunch]
-) -> Sequence[Launched | DispatcherError]:
-    found: list[Launched | DispatcherError] = []
-    for each in launches:
-        (made,) = launch_inventory_updates(
-            connection,
-            [InventoryUpdate(each.template_id)],
-            launch_type=SCHEDULED,
-            principal=each.principal,
-        )
-        found.append(made or NotFound(f"there is no inventory source {each.template_id}"))
-    return found
+    return launcher
 
 
 #: What a schedule launches → how.
 LAUNCHERS: Final[Mapping[str, Launcher]] = {
     "job_template": _job_templates,
     "workflow_job_template": _workflows,
-    "project": _project_updates,
-    "inventory_source": _inventory_updates,
+    "project": _updates(launch_project_updates, ProjectUpdate, "project"),
+    "inventory_source": _updates(launch_inventory_updates, InventoryUpdate, "inventory source"),
 }
 
 

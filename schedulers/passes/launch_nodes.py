@@ -89,43 +89,23 @@ def _job_templates(connection: Connection, nodes: Sequence[NodeLaunch]) -> Answe
     )
 
 
-def _project_updates(connection: Connection, nodes: Sequence[NodeLaunch]) -> Answers:
-    return _updates(
-        nodes,
-        lambda some, principal: launch_project_updates(
-            connection,
-            [ProjectUpdate(n.template_id) for n in some],
-            launch_type=_TYPE,
-            principal=principal,
-        ),
-    )
-
-
-def _inventory_updates(connection: Connection, nodes: Sequence[NodeLaunch]) -> Answers:
-    return _updates(
-        nodes,
-        lambda some, principal: launch_inventory_updates(
-            connection,
-            [InventoryUpdate(n.template_id) for n in some],
-            launch_type=_TYPE,
-            principal=principal,
-        ),
-    )
-
-
 def _updates(
-    nodes: Sequence[NodeLaunch],
-    launch: Callable[[Sequence[NodeLaunch], str], Sequence[Launched | None]],
-) -> Answers:
-    """Updates are launched for one principal at a time."""
-    by_principal: dict[str, list[NodeLaunch]] = defaultdict(list)
-    for node in nodes:
-        by_principal[node.principal].append(node)
-    made: dict[int, Launched | None] = {}
-    for principal, some in by_principal.items():
-        for node, launched in zip(some, launch(some, principal), strict=True):
-            made[node.node_id] = launched
-    return [made[n.node_id] or NotFound("what it updates was deleted") for n in nodes]
+    launch: Callable[..., Sequence[Launched | None]], update: Callable[[int], Any]
+) -> Launcher:
+    """Updates, all those of one principal at a time."""
+
+    def launcher(connection: Connection, nodes: Sequence[NodeLaunch]) -> Answers:
+        by_principal: dict[str, list[NodeLaunch]] = defaultdict(list)
+        for node in nodes:
+            by_principal[node.principal].append(node)
+        made: dict[int, Launched | None] = {}
+        for principal, some in by_principal.items():
+            wanted = [update(node.template_id) for node in some]
+            answers = launch(connection, wanted, launch_type=_TYPE, principal=principal)
+            made |= {n.node_id: answer for n, answer in zip(some, answers, strict=True)}
+        return [made[n.node_id] or NotFound("what it updates was deleted") for n in nodes]
+
+    return launcher
 
 
 def _workflows(connection: Connection, nodes: Sequence[NodeLaunch]) -> Answers:
@@ -186,6 +166,6 @@ LAUNCHERS: Final[Mapping[str, Launcher]] = {
     "approval": _approvals,
     "job_template": _job_templates,
     "workflow_job_template": _workflows,
-    "project": _project_updates,
-    "inventory_source": _inventory_updates,
+    "project": _updates(launch_project_updates, ProjectUpdate),
+    "inventory_source": _updates(launch_inventory_updates, InventoryUpdate),
 }
