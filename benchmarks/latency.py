@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from datetime import datetime
 from pathlib import Path
 from statistics import median, quantiles
@@ -14,6 +13,7 @@ from benchmarks.figures import Figure
 from benchmarks.servers import short_directory
 from dispatcher.client.client import Client
 from dispatcher.client.pack import Bundle
+from tests.programs import installed
 from tests.stack import LOCALHOST, RunningStack, running_stack
 
 SITE = "- hosts: all\n  gather_facts: false\n  tasks: []\n"
@@ -71,7 +71,7 @@ def bare_playbook(play: Path) -> float:
     inventory.write_text(LOCALHOST)
     began = perf_counter()
     subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory), "site.yml"],
+        [installed("ansible-playbook"), "-i", str(inventory), "site.yml"],
         cwd=play,
         env=os.environ | {"LC_ALL": "C.UTF-8"},
         check=True,

@@ -57,23 +57,10 @@ def managers(delay: float = 0.0) -> Iterator[tuple[Engine, Runner]]:
     Args:
         delay: seconds that are added to every query of the runner.
     """
-    with short_directory() as directory:
-        postgres = EmbeddedPostgres(directory / "postgres")
-        valkey = EmbeddedValkey(directory / "valkey")
-        settings = settings_module.load(
-            database_url=postgres.start(), broker_url=valkey.start(), data_dir=directory
-        )
-        engine = make_engine(settings, application_name="benchmark", pool_size=4)
-        try:
-            migrate(engine)
-            with far(settings, delay) as distant:
-                runner = make_runner(distant, name="benchmark runner")
-                yield engine, runner
-                runner.engine.dispose()
-        finally:
-            engine.dispose()
-            valkey.stop()
-            postgres.stop()
+    with servers() as (engine, settings), far(settings, delay) as distant:
+        runner = make_runner(distant, name="benchmark runner")
+        yield engine, runner
+        runner.engine.dispose()
 
 
 @contextmanager

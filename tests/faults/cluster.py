@@ -29,8 +29,9 @@ from dispatcher.errors import RunDirectoryError
 from dispatcher.secrets import make_key_file
 from dispatcher.settings import Settings, environment
 from tests.nodes import free_port
-from tests.roles import ROOT, children_of, is_alive
+from tests.roles import ROOT, children_of, command_line, is_alive
 from tests.tcp_proxy import TcpProxy
+from tests.waiting import wait_until
 from workers.run_dir import RunDir
 
 NODES: Final = ("n1", "n2")
@@ -106,8 +107,6 @@ class Cluster:
         )
         self.valkey = EmbeddedValkey(self.directory / "valkey", tcp=True)
         self._stopping = threading.Event()
-        #: Held by whoever has ended a server on purpose and starts it again.
-        self.server_lock = threading.Lock()
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
 
     # -- life
@@ -149,8 +148,10 @@ class Cluster:
             self.roles[name].start()
         self._keeper.start()
         with self.client(patience=90) as client:
-            while len([node for node in client.nodes() if node.capacity]) < len(NODES):
-                time.sleep(0.2)
+            wait_until(
+                lambda: len([node for node in client.nodes() if node.capacity]) == len(NODES),
+                what="every node takes jobs",
+            )
 
     def _role(self, name: str) -> KeptRole:
         directory = self.directory / name
@@ -195,7 +196,7 @@ class Cluster:
         deadline = time.monotonic() + _GONE
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.1)
-        return [f"process {pid}: {' '.join(_words(pid))[:160]}" for pid in left]
+        return [f"process {pid}: {' '.join(command_line(pid))[:160]}" for pid in left]
 
     def kill_left_over(self) -> None:
         """End every process of this cluster that is still there."""
@@ -253,7 +254,7 @@ class Cluster:
                     if name.startswith("worker")
                     for pid in children_of(top)
                 ]
-                found = [pid for pid in below if kind in _words(pid)]
+                found = [pid for pid in below if kind in command_line(pid)]
         return sorted(pid for pid in found if is_alive(pid))
 
     def supervisors(self) -> dict[str, int]:
@@ -298,17 +299,10 @@ def _preloaded(agent: int) -> list[int]:
     return [
         pid
         for pid in children_of(agent)
-        if "workers.preload" in _words(pid) and _parent(pid) == agent
+        if "workers.preload" in command_line(pid) and _parent(pid) == agent
     ]
 
 
 def _parent(pid: int) -> int:
     found = processes.read(pid)
     return 0 if found is None else found.parent
-
-
-def _words(pid: int) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return []

@@ -13,6 +13,8 @@ from typing import Final
 
 import redis
 
+from dispatcher.embedded.postgres import EmbeddedPostgres
+from dispatcher.embedded.valkey import EmbeddedValkey
 from tests.faults.cluster import Cluster
 from tests.tcp_proxy import TcpProxy
 
@@ -107,28 +109,23 @@ class Injector:
     # -- servers
 
     def restart_postgres(self, made: Injected) -> str:
-        hard = self.chooses.random() < 0.5
-        seconds = self.chooses.uniform(0, 6)
-        with self.cluster.server_lock:
-            if hard:
-                _send(self.cluster.postgres.process.pid, signal.SIGKILL)
-            else:
-                self.cluster.postgres.process.stop()
-            time.sleep(seconds)
-            self.cluster.postgres.start()
-        return f"PostgreSQL {'kill -9' if hard else 'stopped'}, back after {seconds:.1f} s"
+        return self._restart(self.cluster.postgres, 6)
 
     def restart_valkey(self, made: Injected) -> str:
+        return self._restart(self.cluster.valkey, 8)
+
+    def _restart(self, server: EmbeddedPostgres | EmbeddedValkey, longest: float) -> str:
         hard = self.chooses.random() < 0.5
-        seconds = self.chooses.uniform(0, 8)
-        with self.cluster.server_lock:
-            if hard:
-                _send(self.cluster.valkey.process.pid, signal.SIGKILL)
-            else:
-                self.cluster.valkey.process.stop()
-            time.sleep(seconds)
-            self.cluster.valkey.start()
-        return f"Valkey {'kill -9' if hard else 'stopped'}, back after {seconds:.1f} s"
+        seconds = self.chooses.uniform(0, longest)
+        if hard:
+            _send(server.process.pid, signal.SIGKILL)
+        else:
+            server.process.stop()
+        time.sleep(seconds)
+        server.start()
+        return (
+            f"{server.process.name} {'kill -9' if hard else 'stopped'}, back after {seconds:.1f} s"
+        )
 
     def flush(self, made: Injected) -> str:
         with suppress(redis.RedisError), redis.Redis.from_url(self.cluster.valkey.url()) as client:
@@ -176,10 +173,9 @@ class Injector:
     def move_clock(self, made: Injected) -> str:
         offset = self.chooses.choice((-3600.0, -30.0, 30.0, 3600.0))
         seconds = self.chooses.uniform(2, 8)
-        with self.cluster.server_lock:
-            self.cluster.set_clock(offset)
-            time.sleep(seconds)
-            self.cluster.set_clock(0)
+        self.cluster.set_clock(offset)
+        time.sleep(seconds)
+        self.cluster.set_clock(0)
         return f"the database's clock moved by {offset:+.0f} s for {seconds:.1f} s"
 
 
