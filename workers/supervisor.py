@@ -142,6 +142,10 @@ class Supervision:
             self._watch.tick()
             if self._watch.stop is not None:
                 return
+            if spec.inventory_path is not None:
+                # a script may take its time, or hang, before ansible-playbook says a word
+                words = f"[dispatcher] reading the inventory {spec.inventory_path}"
+                self._append(self._stream.note("verbose", words))
             played = runner.play(
                 command,
                 self._run_dir,
@@ -205,9 +209,10 @@ class Supervision:
     def _finish(self, spec: JobSpec) -> None:
         evidence = replace(self._evidence(), kind=spec.kind)
         self._reserve.unlink(missing_ok=True)
-        if evidence.stop or evidence.fault_stage or evidence.survivors:
+        wrong = bool(evidence.fault_stage or evidence.survivors)
+        if evidence.stop or wrong or evidence.detached:
             words = decide(evidence, spec.tolerances).explanation
-            name = "system_warning" if evidence.stop else "error"
+            name = "error" if wrong and not evidence.stop else "system_warning"
             self._append(self._stream.note(name, f"[dispatcher] {words}"))
         try:
             self._spool.end(self._spooled)
@@ -257,6 +262,7 @@ class Supervision:
             prompt=storable(self._masker.text(self._watch.prompt)),
             killed=len(self._watch.killed | self._board.killed),
             survivors=self._survivors,
+            detached=findings.detached,
         )
 
 
