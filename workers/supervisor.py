@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from dispatcher.errors import RunDirectoryError
 from workers import process_tree, runner
 from workers.events import CleanEvent, EventStream, storable
 from workers.findings import Findings
+from workers.last_words import print_fault
 from workers.masking import Masker, secret_values
 from workers.outcome import Evidence, decide
 from workers.playbook_command import CannotStart, prepare
@@ -52,7 +51,7 @@ def main(path: Path) -> int:
     try:
         Supervision(run_dir, alive).run()
     except Exception:
-        traceback.print_exc()
+        print_fault()
         process_tree.sweep(grace=0)
         return NO_RESULT
     return FINISHED
@@ -159,7 +158,7 @@ class Supervision:
         except CannotStart as error:
             self._fault = (error.stage, str(error))
         except Exception as error:
-            traceback.print_exc()
+            print_fault()
             self._fault = ("internal", f"{type(error).__name__}: {error}")
 
     def _update(self, spec: JobSpec) -> None:
@@ -183,7 +182,7 @@ class Supervision:
         try:
             event = self._stream.convert(raw)
         except Exception as error:
-            traceback.print_exc()
+            print_fault()
             bare = {name: raw.get(name) for name in ("event", "stdout", "start_line", "end_line")}
             unreadable = {"_unreadable": f"{type(error).__name__}: {error}"}
             event = self._stream.convert({**bare, "event_data": unreadable})
@@ -199,10 +198,10 @@ class Supervision:
             self._spool.append_event(event.row)
             self._spooled += 1
         except SpoolError as error:
-            traceback.print_exc()
             self._spool_failed = True
             self._fault = ("internal", str(error))
             self._watch.spool_failed()
+            print_fault()
 
     # -- the end
 
@@ -217,11 +216,11 @@ class Supervision:
         try:
             self._spool.end(self._spooled)
         except SpoolError:
-            traceback.print_exc()
+            print_fault()
         try:
             self._run_dir.wipe_secrets(keep_update=True)
         except (OSError, RunDirectoryError):
-            traceback.print_exc()  # the agent tries again, before the job is final
+            print_fault()  # the agent tries again, before the job is final
         self._run_dir.write_result(
             Result(
                 job_id=spec.job_id,
@@ -272,7 +271,6 @@ def run_in_fork(path: Path) -> None:
     try:
         code = main(path)
     except BaseException:
-        traceback.print_exc()
+        print_fault()
     finally:
-        sys.stderr.flush()
         os._exit(code)

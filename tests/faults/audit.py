@@ -55,7 +55,7 @@ def audit(cluster: Cluster, load: Load, injected: list[Injected]) -> list[str]:
         rows = {row.id: row for row in connection.execute(text(_JOBS))}
     harmed = {name for each in injected for name in each.harmed}
     witness = Witness(load.witness)
-    findings = []
+    findings = [words for each in injected for words in each.findings]
     for accepted in load.accepted:
         row = rows.get(accepted.job_id)
         if row is None:
