@@ -125,6 +125,7 @@ CASES: dict[str, tuple[str, ...]] = {
     "a full disk: the node stops claiming and says so (runner 1160)": (
         f"{NODE_RUNS}::test_a_node_that_is_not_fit_says_why_returns_its_jobs_and_comes_back_by_itself",
         f"{OUTAGE}::test_a_node_whose_spool_is_full_takes_no_jobs_says_why_and_comes_back_by_itself",
+        "tests/faults/full_disk.py::fill",
         "tests/unit/test_node_trouble.py::test_a_full_disk_is_named",
         "tests/integration/running/test_stopping.py::test_a_spool_that_cannot_be_written_ends_the_run",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -41,8 +42,11 @@ class SmallDisks:
     def fill(directory: Path, left: int) -> Path:
         """Leave that many bytes; the file that takes up the rest."""
         ballast = directory / "ballast"
-        found = os.statvfs(directory)
-        size = max(0, found.f_bavail * found.f_frsize - left)
         with ballast.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, size))
+            for more in range(0, 1 << 20, 4096):  # whoever writes meanwhile takes some of it
+                found = os.statvfs(directory)
+                size = found.f_bavail * found.f_frsize - left - more
+                with suppress(OSError):
+                    os.posix_fallocate(file.fileno(), 0, max(1, size))
+                    break
         return ballast
