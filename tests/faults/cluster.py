@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from dispatcher import processes
@@ -28,6 +27,7 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.errors import RunDirectoryError
 from dispatcher.secrets import make_key_file
 from dispatcher.settings import Settings, environment
+from tests.moved_clock import move_clock
 from tests.nodes import free_port
 from tests.roles import ROOT, children_of, command_line, is_alive
 from tests.tcp_proxy import TcpProxy
@@ -285,14 +285,7 @@ class Cluster:
 
     def set_clock(self, offset: float) -> None:
         """Move the database's clock, which every decision is made by, by some seconds."""
-        with transaction(self.engine) as connection:
-            connection.execute(
-                text(
-                    "CREATE OR REPLACE FUNCTION dispatcher_now() RETURNS timestamptz"
-                    " LANGUAGE sql VOLATILE PARALLEL SAFE"
-                    f" AS $$ SELECT clock_timestamp() + interval '{offset:.3f} s' $$"
-                )
-            )
+        move_clock(self.engine, offset)
 
 
 def _preloaded(agent: int) -> list[int]:
