@@ -35,6 +35,7 @@ BENCHMARKS = (
     "latency",
     "throughput",
     "node",
+    "runner_service",
     # last, because it takes minutes
     "simulation",
 )
