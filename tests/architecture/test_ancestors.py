@@ -6,16 +6,12 @@ and the mutants that remove its fence; a row whose name is gone fails.
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.mutants.mutants import MUTANTS
-
-ROOT = Path(__file__).parents[2]
+from tests.named_tests import missing_tests
 
 
 @dataclass(frozen=True)
@@ -282,26 +278,12 @@ FAULTS: dict[tuple[int, ...], Fault] = {
 }
 
 
-@cache
-def names_in(file: str) -> frozenset[str]:
-    path = ROOT / file
-    if not path.is_file():
-        return frozenset()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
-
-
 @pytest.mark.parametrize(
     "fault", FAULTS.values(), ids=["-".join(map(str, numbers)) for numbers in FAULTS]
 )
 def test_what_shows_that_a_fault_is_gone_is_there(fault: Fault) -> None:
     assert fault.shown
-    missing = [
-        each
-        for each in fault.shown
-        if each.partition("::")[2] not in names_in(each.partition("::")[0])
-    ]
-    assert missing == []
+    assert missing_tests(fault.shown) == []
     assert set(fault.mutants) - {mutant.rule for mutant in MUTANTS} == set()
 
 
