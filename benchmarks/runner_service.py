@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from sqlalchemy import text
 from benchmarks.figures import Figure
 from benchmarks.servers import short_directory
 from tests.factories import add_events
+from tests.programs import installed
 from tests.runner_service import make_root, said
 from tests.seed_scenario import FINAL, engine_of
 from tests.stack import RunningStack, running_stack
@@ -162,8 +164,12 @@ def _bare(directory: Path) -> float:
             (place / name).write_text(content)
         places.append(place)
 
+    programs = str(Path(installed("ansible-playbook")).parent)
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
+
     def run(place: Path) -> None:
-        subprocess.run([sys.executable, "-c", _BARE, str(place)], check=True, capture_output=True)
+        command = [sys.executable, "-c", _BARE, str(place)]
+        subprocess.run(command, env=environment, check=True, capture_output=True)
 
     began = perf_counter()
     with ThreadPoolExecutor(PLAYS) as pool:
