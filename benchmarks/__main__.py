@@ -35,7 +35,12 @@ BENCHMARKS = (
     "latency",
     "throughput",
     "node",
-    # last, because it takes minutes
+    "full_node",
+    "restarts",
+    "half_open",
+    "agent_growth",
+    # last, because they take minutes
+    "million_events",
     "simulation",
 )
 
