@@ -36,7 +36,12 @@ BENCHMARKS = (
     "throughput",
     "node",
     "runner_service",
-    # last, because it takes minutes
+    "full_node",
+    "restarts",
+    "half_open",
+    "agent_growth",
+    # last, because they take minutes
+    "million_events",
     "simulation",
 )
 
