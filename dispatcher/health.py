@@ -20,7 +20,7 @@ from typing import Any, Final
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from dispatcher import clock
+from dispatcher import clock, logs
 from dispatcher.errors import ConfigurationError
 from dispatcher.settings import Settings
 
@@ -98,6 +98,7 @@ class Health:
         self._lock = threading.Lock()
         self._reasons: dict[str, str] = {"role": "starting"}
         self._said = -1e9
+        self._unwritten = False
         self._server: ThreadingHTTPServer | None = None
 
     def say(self, reasons: Mapping[str, str]) -> None:
@@ -181,10 +182,17 @@ class Health:
             "boottime": self._said,
             **({} if self._url is None else {"url": self._url}),
         }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_suffix(f".{os.getpid()}.new")
-        temporary.write_text(json.dumps(content))
-        temporary.replace(self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_text(json.dumps(content))
+            temporary.replace(self._path)
+            self._unwritten = False
+        except OSError as error:
+            # a full disk must not end the role; a file that grows old says that something is wrong
+            if not self._unwritten:
+                logs.get(__name__).error("the health file cannot be written", error=str(error))
+            self._unwritten = True
 
 
 def metrics_text() -> bytes:

@@ -1,4 +1,4 @@
-"""Tests that tables name by ``file::name``, which must be there."""
+"""Tests and benchmarks by name: tables that say what shows something are held to them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
+def missing(shown: Iterable[str]) -> list[str]:
+    """Those of ``file::name`` that are not there."""
+    return [
+        each for each in shown if each.partition("::")[2] not in _names_in(each.partition("::")[0])
+    ]
+
+
 @cache
 def _names_in(file: str) -> frozenset[str]:
     path = ROOT / file
@@ -17,10 +24,3 @@ def _names_in(file: str) -> frozenset[str]:
         return frozenset()
     tree = ast.parse(path.read_text(encoding="utf-8"))
     return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
-
-
-def missing_tests(named: Iterable[str]) -> list[str]:
-    """Those that are not there any more."""
-    return [
-        each for each in named if each.partition("::")[2] not in _names_in(each.partition("::")[0])
-    ]

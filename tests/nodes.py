@@ -14,7 +14,7 @@ from typing import Any
 from uuid import UUID
 
 import requests
-from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import Connection, Engine, select, text, update
 
 from dispatcher import settings as settings_module
 from dispatcher.db import tables as t
@@ -28,6 +28,7 @@ from workers.handover import hand_over, line
 from workers.run_dir import RunDir
 
 LOCAL = f"localhost ansible_connection=local ansible_python_interpreter={sys.executable}\n"
+ROOT = Path(__file__).parent.parent
 #: A play of three events for one host, without gathering facts.
 HELLO = """
 - hosts: all
@@ -110,14 +111,19 @@ class NodeUnderTest:
         self.log_file = self.data_dir / "worker.log"
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self, role: str = "worker") -> subprocess.Popen[bytes]:
-        """Start the worker, or one of its processes alone."""
+    def start(self, role: str = "worker", *, package: Path = ROOT) -> subprocess.Popen[bytes]:
+        """Start the worker, or one of its processes alone.
+
+        Args:
+            package: the directory whose code it runs.
+        """
         environment = os.environ | settings_module.environment(self.settings)
         environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment["PYTHONPATH"] = str(Path(__file__).parent.parent)
+        environment["PYTHONPATH"] = str(package)
         with open(self.log_file, "ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "workers.app", role],
+                cwd=package,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -253,6 +259,26 @@ def waiting_job(
         **columns,
     )
     dispatch_id: UUID = connection.scalar(select(t.job.c.dispatch_id).where(t.job.c.id == job_id))  # type: ignore[assignment]
+    return job_id, dispatch_id
+
+
+def claimed_job(
+    connection: Connection, node_id: int, files: Mapping[str, str] | str = HELLO
+) -> tuple[int, UUID]:
+    """A job that the node's last agent has claimed: (job id, dispatch id); no directory."""
+    job_id, dispatch_id = waiting_job(connection, node_id, files)
+    connection.execute(
+        update(t.job)
+        .where(t.job.c.id == job_id)
+        .values(status="running", started=text("dispatcher_now()"), node_epoch=1)
+    )
+    connection.execute(
+        text(
+            "INSERT INTO job_progress (job_id, job_day, dispatch_id)"
+            " SELECT id, job_day, dispatch_id FROM job WHERE id = :job"
+        ),
+        {"job": job_id},
+    )
     return job_id, dispatch_id
 
 

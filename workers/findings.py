@@ -1,4 +1,4 @@
-"""What the events of a run say about its end: recap, plays, errors, artifacts.
+"""What the events of a run say about its end: recap, plays, errors, artifacts, what runs on.
 
 Fed with each event as it is spooled, cleaned and masked already.
 """
@@ -16,8 +16,14 @@ from workers.events import CleanEvent
 RECAP = ("ok", "changed", "failures", "dark", "skipped", "rescued", "ignored", "processed")
 #: Artifacts of single hosts, beside those of the run.
 PER_HOST = "_per_host"
+#: Most asynchronous tasks that are listed as left running.
+MOST_DETACHED = 1_000
 #: Most lines, and characters, of an error that are kept.
 _ERROR_LINES, _ERROR_CHARACTERS = 40, 20_000
+#: Events that hold a module's result.
+_RESULTS = frozenset(
+    {"runner_on_ok", "runner_on_failed", "runner_item_on_ok", "runner_item_on_failed"}
+)
 _COLORS = re.compile(r"\x1b\[[0-9;]*m")
 _ERROR = re.compile(r"^(\[ERROR\]: |ERROR! )", re.MULTILINE)
 _ORIGIN = re.compile(r"^Origin: (?P<file>[^<\n].*?)(?::(?P<line>\d+)(?::(?P<column>\d+))?)?$", re.M)
@@ -55,6 +61,7 @@ class Findings:
         self.plays_without_hosts = 0
         self._run_artifacts: dict[str, Any] = {}
         self._host_artifacts: dict[str, dict[str, Any]] = {}
+        self._detached: dict[tuple[str, str], str] = {}
 
     def add(self, event: CleanEvent) -> None:
         """Take one event into account."""
@@ -67,14 +74,22 @@ class Findings:
             self.plays_without_hosts += 1
         elif name == "playbook_on_stats":
             self.stats = {word: _counts(event.data.get(word)) for word in RECAP}
-        elif name in ("runner_on_ok", "runner_on_failed", "runner_item_on_ok"):
+        elif name in _RESULTS:
             self._look_for_artifacts(event.data)
+            self._look_for_detached(event.data)
 
     @property
     def artifacts(self) -> dict[str, Any]:
         """``set_stats`` data as Ansible sums it up, known also when no recap came."""
         hosts = {PER_HOST: self._host_artifacts} if self._host_artifacts else {}
         return {**self._run_artifacts, **hosts}
+
+    @property
+    def detached(self) -> list[dict[str, str]]:
+        """Asynchronous tasks that nobody has waited for: ``host``, ``job`` and ``task`` of each."""
+        return [
+            {"host": host, "job": job, "task": task} for (host, job), task in self._detached.items()
+        ]
 
     @property
     def error(self) -> AnsibleError:
@@ -116,6 +131,18 @@ class Findings:
             into = self._host_artifacts.setdefault(str(data.get("host", "")), {})
         for name, value in stats["data"].items():
             into[name] = _summed(into.get(name), value) if stats.get("aggregate", True) else value
+
+    def _look_for_detached(self, data: Mapping[str, Any]) -> None:
+        """``poll: 0`` reports a start and no end; ``async_status`` may report the end later."""
+        result = data.get("res")
+        job = result.get("ansible_job_id") if isinstance(result, Mapping) else None
+        if not isinstance(result, Mapping) or not isinstance(job, str):
+            return
+        key = (str(data.get("host", "")), job)
+        if result.get("finished"):
+            self._detached.pop(key, None)
+        elif result.get("started") and len(self._detached) < MOST_DETACHED:
+            self._detached.setdefault(key, str(data.get("task") or ""))
 
 
 def _summed(known: Any, value: Any) -> Any:

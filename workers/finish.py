@@ -145,7 +145,9 @@ def ending_of(run: Run) -> Ending:
     """How a run ends, from its result, or from what the agent knows when there is none."""
     result = _result_of(run)
     if run.verdict is not None:
-        return Ending(run.verdict.outcome, run.verdict.explanation)
+        # a result that is there but cannot be read: nobody knows how many events there were
+        unread = result is None and (run.directory.path / "result.json").exists()
+        return Ending(run.verdict.outcome, run.verdict.explanation, complete=not unread)
     if result is None:
         verdict = verdict_of_stop(run) or Verdict(Outcome.INTERNAL, _NO_RESULT)
         return Ending(verdict.outcome, verdict.explanation)

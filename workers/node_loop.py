@@ -25,9 +25,9 @@ from workers.claim import Claimer
 from workers.courier import Courier
 from workers.handover import Handed, Pair
 from workers.recover_runs import Recovery
-from workers.runs import Runs, Verdict
+from workers.runs import Phase, Runs, Verdict
 from workers.shipper import Shipper
-from workers.trouble import why_unfit
+from workers.trouble import why_behind, why_unfit
 
 _AWAY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0)
 _SCHEMA_EVERY: Final = 60.0
@@ -190,7 +190,9 @@ class NodeLoop:
         now = clock.monotonic()
         if now - self._checked_at >= self._settings.heartbeat:
             self._checked_at = now
-            unfit = why_unfit(self._settings.data_dir)
+            unfit = why_unfit(self._settings.data_dir) or why_behind(
+                self._runs.at(Phase.STARTED), self._settings.spool_quota_bytes
+            )
             if unfit != self._unfit:
                 self._log.warning("the node's fitness changed", reason=unfit or "fit again")
             self._unfit = unfit

@@ -6,8 +6,8 @@ an empty playbook, an unknown module and a missing vault secret (docs/running.md
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from dispatcher.domain.outcome import Outcome
 
@@ -64,6 +64,7 @@ class Evidence:
         killed: processes that had to be killed.
         survivors: processes of other accounts (``become`` on the node itself) that could not be.
         kind: ``playbook``, ``project_update`` or ``inventory_update``.
+        detached: asynchronous tasks that were left running: ``host``, ``job`` and ``task`` of each.
     """
 
     stop: str | None = None
@@ -83,6 +84,7 @@ class Evidence:
     killed: int = 0
     survivors: int = 0
     kind: str = "playbook"
+    detached: Sequence[Mapping[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,9 @@ def decide(evidence: Evidence, tolerances: Tolerances) -> Decided:
     outcome, words = by_itself if stopped is None else stopped
     if evidence.survivors:
         left = f"{evidence.survivors} processes of another account could not be ended"
+        words = f"{words}; {left}" if words else left
+    if evidence.detached:
+        left = _left_running(evidence.detached)
         words = f"{words}; {left}" if words else left
     reached = None if stopped is None or evidence.stats is None else by_itself[0]
     return Decided(outcome, words, rows, reached)
@@ -267,6 +272,11 @@ def _allowed(tolerance: str, hosts: int) -> int:
 def _listed(names: list[str]) -> str:
     more = len(names) - _NAMED
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _left_running(detached: Sequence[Mapping[str, str]]) -> str:
+    tasks = [f"{each['task']} on {each['host']} (job {each['job']})" for each in detached]
+    return f"{len(tasks)} asynchronous tasks were left running: {_listed(tasks)}"
 
 
 def _words(evidence: Evidence) -> str:

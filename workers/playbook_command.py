@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from dispatcher.errors import DispatcherError
-from workers import credentials
+from workers import credentials, local_connection
 from workers.credentials import write_private
 from workers.requirements import search_paths
 from workers.run_dir import JobSpec, RunDir
@@ -85,6 +85,7 @@ def prepare(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> Pla
     """
     playbook = _playbook(run_dir, spec)
     made = prepare_private(run_dir, spec, inherited)
+    made |= local_connection.write_plugin(run_dir.private, run_dir.project)
     login = _login(run_dir, spec, made)
     options = [f"--inventory={_inventory(run_dir, spec)}", *_selection(spec), *login.options]
     variables = {**spec.extra_vars, **spec.secret_vars}

@@ -80,14 +80,14 @@ def search_paths(project: Path) -> dict[str, str]:
     ):
         installed = project / INSTALLED / kind
         if installed.is_dir():
-            configured = _configured(project, setting)
+            configured = configured_paths(project, setting)
             places = [str(installed), str(project / kind), *configured, *_OF_MACHINE[kind]]
             found[variable] = ":".join(places)
     return found
 
 
-def _configured(project: Path, setting: str) -> list[str]:
-    """What the project's own ``ansible.cfg`` says; a variable would hide it."""
+def configured_paths(project: Path, setting: str) -> list[str]:
+    """What the project's own ``ansible.cfg`` says of a search path; a variable would hide it."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read(project / "ansible.cfg", encoding="utf-8")

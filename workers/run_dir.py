@@ -272,8 +272,13 @@ class RunDir:
             stored = json.loads((self.path / name).read_bytes())
         except (OSError, ValueError) as error:
             raise RunDirectoryError(f"{self.path / name}: {error}") from error
-        if not isinstance(stored, dict) or stored.get("format") != FORMAT:
-            raise RunDirectoryError(f"{self.path / name}: not format {FORMAT}")
+        found = stored.get("format") if isinstance(stored, dict) else None
+        if not isinstance(stored, dict) or found != FORMAT:
+            newer = isinstance(found, int) and found > FORMAT
+            words = f"format {found}, of a newer version of this package" if newer else "no format"
+            raise RunDirectoryError(
+                f"{self.path / name}: {words}; this version reads format {FORMAT}"
+            )
         return stored
 
     @staticmethod

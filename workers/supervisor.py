@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from dispatcher.errors import RunDirectoryError
 from workers import process_tree, runner
 from workers.events import CleanEvent, EventStream, storable
 from workers.findings import Findings
+from workers.last_words import print_fault
 from workers.masking import Masker, secret_values
 from workers.outcome import Evidence, decide
 from workers.playbook_command import CannotStart, prepare
@@ -52,7 +51,7 @@ def main(path: Path) -> int:
     try:
         Supervision(run_dir, alive).run()
     except Exception:
-        traceback.print_exc()
+        print_fault()
         process_tree.sweep(grace=0)
         return NO_RESULT
     return FINISHED
@@ -142,6 +141,10 @@ class Supervision:
             self._watch.tick()
             if self._watch.stop is not None:
                 return
+            if spec.inventory_path is not None:
+                # a script may take its time, or hang, before ansible-playbook says a word
+                words = f"[dispatcher] reading the inventory {spec.inventory_path}"
+                self._append(self._stream.note("verbose", words))
             played = runner.play(
                 command,
                 self._run_dir,
@@ -155,7 +158,7 @@ class Supervision:
         except CannotStart as error:
             self._fault = (error.stage, str(error))
         except Exception as error:
-            traceback.print_exc()
+            print_fault()
             self._fault = ("internal", f"{type(error).__name__}: {error}")
 
     def _update(self, spec: JobSpec) -> None:
@@ -179,7 +182,7 @@ class Supervision:
         try:
             event = self._stream.convert(raw)
         except Exception as error:
-            traceback.print_exc()
+            print_fault()
             bare = {name: raw.get(name) for name in ("event", "stdout", "start_line", "end_line")}
             unreadable = {"_unreadable": f"{type(error).__name__}: {error}"}
             event = self._stream.convert({**bare, "event_data": unreadable})
@@ -195,28 +198,29 @@ class Supervision:
             self._spool.append_event(event.row)
             self._spooled += 1
         except SpoolError as error:
-            traceback.print_exc()
             self._spool_failed = True
             self._fault = ("internal", str(error))
             self._watch.spool_failed()
+            print_fault()
 
     # -- the end
 
     def _finish(self, spec: JobSpec) -> None:
         evidence = replace(self._evidence(), kind=spec.kind)
         self._reserve.unlink(missing_ok=True)
-        if evidence.stop or evidence.fault_stage or evidence.survivors:
+        wrong = bool(evidence.fault_stage or evidence.survivors)
+        if evidence.stop or wrong or evidence.detached:
             words = decide(evidence, spec.tolerances).explanation
-            name = "system_warning" if evidence.stop else "error"
+            name = "error" if wrong and not evidence.stop else "system_warning"
             self._append(self._stream.note(name, f"[dispatcher] {words}"))
         try:
             self._spool.end(self._spooled)
         except SpoolError:
-            traceback.print_exc()
+            print_fault()
         try:
             self._run_dir.wipe_secrets(keep_update=True)
         except (OSError, RunDirectoryError):
-            traceback.print_exc()  # the agent tries again, before the job is final
+            print_fault()  # the agent tries again, before the job is final
         self._run_dir.write_result(
             Result(
                 job_id=spec.job_id,
@@ -257,6 +261,7 @@ class Supervision:
             prompt=storable(self._masker.text(self._watch.prompt)),
             killed=len(self._watch.killed | self._board.killed),
             survivors=self._survivors,
+            detached=findings.detached,
         )
 
 
@@ -266,7 +271,6 @@ def run_in_fork(path: Path) -> None:
     try:
         code = main(path)
     except BaseException:
-        traceback.print_exc()
+        print_fault()
     finally:
-        sys.stderr.flush()
         os._exit(code)

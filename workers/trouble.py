@@ -1,18 +1,23 @@
-"""Why a node should not claim jobs now: its disk, its directory, its tools. It looks again by itself."""
+"""Why a node should not claim jobs now: its disk, its directory, its tools, its spools. It looks again by itself."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 from workers.playbook_command import playbook_path
+from workers.runs import Run
+from workers.spool import SpoolReader
 
 #: Bytes and files that must be free for runs to be prepared and spooled.
 LEAST_BYTES: Final = 64 << 20
 LEAST_FILES: Final = 1_000
+#: Jobs that a reason names.
+_NAMED: Final = 3
 
 
 def why_unfit(data_dir: Path, *, least_bytes: int = LEAST_BYTES, path: str | None = None) -> str:
@@ -28,6 +33,24 @@ def why_unfit(data_dir: Path, *, least_bytes: int = LEAST_BYTES, path: str | Non
         or _probe_trouble(data_dir / "runs")
         or _tool_trouble(playbook_path() if path is None else path)
     )
+
+
+def why_behind(runs: Iterable[Run], quota: int) -> str:
+    """Words for why the events of the runs that there are come first; empty when they do not.
+
+    Args:
+        runs: those that run.
+        quota: bytes that a run may have spooled and not stored.
+    """
+    full = [
+        run.job_id
+        for run in runs
+        if SpoolReader(run.directory.spool).size - run.directory.shipped() >= quota
+    ]
+    if not full:
+        return ""
+    jobs = ", ".join(map(str, full[:_NAMED])) + (" …" if len(full) > _NAMED else "")
+    return f"the spool quota is full: the events of job {jobs} wait to be stored"
 
 
 def _directory_trouble(data_dir: Path) -> str:

@@ -15,8 +15,6 @@ import mmap
 import os
 import signal
 import struct
-import sys
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ from typing import NoReturn
 
 from dispatcher import processes
 from workers import lease_file, process_tree
+from workers.last_words import print_fault
 
 #: Seconds that what ansible-playbook left behind (SSH masters, daemons) has after SIGTERM.
 LEFTOVER_GRACE = 0.5
@@ -117,8 +116,7 @@ def become_wrapper(command: Command, board: Board) -> NoReturn:
         code = _wrap(command, board)
     except BaseException:
         # into the run's own output: there is nobody above this frame
-        traceback.print_exc()
-        sys.stderr.flush()
+        print_fault()
     finally:
         os._exit(code)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.mutants.mutants import MUTANTS
-from tests.named_tests import missing_tests
+from tests.named_tests import missing
 
 
 @dataclass(frozen=True)
@@ -291,7 +291,7 @@ FAULTS: dict[tuple[int, ...], Fault] = {
 )
 def test_what_shows_that_a_fault_is_gone_is_there(fault: Fault) -> None:
     assert fault.shown
-    assert missing_tests(fault.shown) == []
+    assert missing(fault.shown) == []
     assert set(fault.mutants) - {mutant.rule for mutant in MUTANTS} == set()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.named_tests import missing_tests
+from tests.named_tests import missing
 
 _API = "tests/integration/api/"
 _PLAYBOOKS = f"{_API}test_v1_playbooks.py::"
@@ -102,4 +102,4 @@ FAULTS: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("seen", FAULTS)
 def test_what_shows_that_a_fault_is_gone_is_there(seen: str) -> None:
     assert FAULTS[seen]
-    assert missing_tests(FAULTS[seen]) == []
+    assert missing(FAULTS[seen]) == []

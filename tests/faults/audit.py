@@ -62,7 +62,7 @@ def audit(cluster: Cluster, load: Submitted, injected: list[Injected]) -> list[s
         rows = {row.id: row for row in connection.execute(text(_JOBS))}
     harmed = {name for each in injected for name in each.harmed}
     witness = Witness(load.witness)
-    findings = []
+    findings = [words for each in injected for words in each.findings]
     for accepted in load.accepted:
         row = rows.get(accepted.job_id)
         if row is None:

@@ -27,6 +27,7 @@ from dispatcher.embedded.postgres import EmbeddedPostgres
 from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.errors import RunDirectoryError
 from dispatcher.secrets import make_key_file
+from tests.faults.disks import SmallDisks
 from tests.faults.kept_role import KeptRole, role_names
 from tests.moved_clock import move_clock
 from tests.nodes import free_port
@@ -48,7 +49,7 @@ SHORT: Final = {
     "waiting_limit": 15.0,
     "keep_run_directory": 5.0,
     "node_capacity": 10,
-    "spool_quota_bytes": 2_000_000,
+    "spool_quota_bytes": 1_000_000,
 }
 #: Seconds that whatever a stopped role left has to end by itself.
 _GONE: Final = 15.0
@@ -78,6 +79,7 @@ class Cluster:
             self.directory / "postgres", max_connections=100, durable=False
         )
         self.valkey = EmbeddedValkey(self.directory / "valkey", tcp=True)
+        self.disks = SmallDisks()
         self._stopping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
 
@@ -133,6 +135,7 @@ class Cluster:
             changes["api_port"] = self._api_port
         if name.startswith("worker-"):
             changes |= {"node_name": name.removeprefix("worker-"), "stop_policy": "detach"}
+            self.disks.mount(directory)
         settings = self.settings.model_copy(update=changes)
         return KeptRole(name, settings, self.directory / f"{name}.log", self.python)
 
@@ -170,12 +173,13 @@ class Cluster:
         return [f"process {pid}: {' '.join(command_line(pid))[:160]}" for pid in left]
 
     def kill_left_over(self) -> None:
-        """End every process of this cluster that is still there."""
+        """End every process of this cluster that is still there, and take its disks away."""
         for pid in self.processes():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+        self.disks.unmount()
 
     def _keep(self) -> None:
         while not self._stopping.wait(0.1):
@@ -227,6 +231,13 @@ class Cluster:
                 ]
                 found = [pid for pid in below if kind in command_line(pid)]
         return sorted(pid for pid in found if is_alive(pid))
+
+    def runs_of(self, directory: Path) -> list[str]:
+        """The names of a worker's run directories, which are the dispatches' ids."""
+        try:
+            return [path.name for path in (directory / "runs").iterdir() if path.name[0] != "."]
+        except FileNotFoundError:
+            return []
 
     def supervisors(self) -> dict[str, int]:
         """Every living supervisor by the name of its run directory, which is the dispatch's id."""

@@ -15,6 +15,7 @@ import redis
 
 from dispatcher.embedded.postgres import EmbeddedPostgres
 from dispatcher.embedded.valkey import EmbeddedValkey
+from tests.faults import full_disk
 from tests.faults.cluster import Cluster
 from tests.tcp_proxy import TcpProxy
 
@@ -28,14 +29,16 @@ class Injected:
 
     Attributes:
         at: seconds since the suite began.
-        harmed: names of run directories (dispatch ids) whose own processes were killed: they may
-            end in an error, whatever they are.
+        harmed: names of run directories (dispatch ids) whose own processes were killed, or whose
+            disk was full: they may end in an error, whatever they are.
+        findings: what was not as it must be meanwhile.
     """
 
     at: float
     words: str
     seconds: float = 0.0
     harmed: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -163,6 +166,18 @@ class Injector:
         proxy.delay = 0.0
         return f"{name} slower by {held * 1000:.0f} ms a packet for {seconds:.1f} s"
 
+    # -- disks
+
+    def fill_disk(self, made: Injected) -> str:
+        place, left = self.chooses.random(), self.chooses.choice((0, 100_000, 20 << 20))
+        seconds = self.chooses.uniform(1, 10)
+        disks = self.cluster.disks.directories
+        if not disks:
+            return "a full disk: this account may not mount one"
+        directory = disks[int(place * len(disks))]
+        full_disk.fill(self.cluster, directory, made, left=left, seconds=seconds)
+        return f"the disk of {directory.name} full but for {left} bytes for {seconds:.1f} s"
+
     # -- time
 
     def move_clock(self, made: Injected) -> str:
@@ -188,6 +203,7 @@ _KINDS: Final[dict[str, tuple[Act, int]]] = {
     "stall": (Injector.stall, 3),
     "abandon": (Injector.abandon, 2),
     "delay": (Injector.delay, 2),
+    "fill disk": (Injector.fill_disk, 2),
     "move clock": (Injector.move_clock, 2),
 }
 

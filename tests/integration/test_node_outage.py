@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select, text
 
 from dispatcher import settings as settings_module
+from dispatcher.db import tables as t
 from dispatcher.settings import Settings
 from tests.nodes import NodeUnderTest, counters, job_row, paced, wait_final, waiting_job
 from tests.tcp_proxy import in_front_of
@@ -117,3 +118,44 @@ def test_connections_that_are_half_open_are_given_up_within_seconds(
             assert wait_final(engine, late[0]).status == "successful"
         finally:
             node.kill()
+
+
+def test_a_node_whose_spool_is_full_takes_no_jobs_says_why_and_comes_back_by_itself(
+    settings: Settings, engine: Engine
+) -> None:
+    node = NodeUnderTest(settings, spool_quota_bytes=1_000_000)
+    node.start("agent")
+    gate = node.data_dir / "gate"
+    play = paced(gate, tasks=80).replace("after", "{{ 'x' * 10000 }}")
+
+    def reason() -> str:
+        with engine.connect() as connection:
+            return connection.scalar(select(t.node.c.not_accepting_reason)) or ""
+
+    try:
+        node_id = node.wait_registered(engine)
+        with engine.begin() as connection:
+            job_id, dispatch_id = waiting_job(connection, node_id, play)
+        node.hand_over((job_id, dispatch_id))
+        wait_until(lambda: counters(engine, job_id), what="events while it runs")
+        with engine.begin() as locking:  # nothing else of the database is in the way
+            locking.execute(text("LOCK TABLE job_event IN EXCLUSIVE MODE"))
+            gate.touch()
+            words = wait_until(reason)
+            assert words == f"the spool quota is full: the events of job {job_id} wait to be stored"
+            assert node.metric("dispatcher_node_accepting") == 0
+            wait_until(lambda: node.metric("dispatcher_spool_lag_bytes") >= 1_000_000)
+            with engine.begin() as connection:
+                late, _ = waiting_job(connection, node_id)
+            wait_until(lambda: job_row(engine, late).status == "pending")
+            assert job_row(engine, late).pending_reason["data"]["why"] == words
+            assert job_row(engine, job_id).status == "running"
+        wait_until(lambda: reason() == "")
+        row = wait_final(engine, job_id)
+        assert (row.status, row.events_complete) == ("successful", True)
+        result = node.run_dir(dispatch_id).read_result()
+        assert result is not None
+        assert counters(engine, job_id) == list(range(1, result.events_total + 1))
+        assert node.metric("dispatcher_node_accepting") == 1
+    finally:
+        node.kill()

@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import Engine, func, select, text, update
+from sqlalchemy import Engine, func, select, update
 
 from dispatcher.db import tables as t
 from dispatcher.db.job_moves import cancel
@@ -20,6 +20,7 @@ from tests.factories import make_job
 from tests.nodes import (
     HELLO,
     NodeUnderTest,
+    claimed_job,
     counters,
     job_row,
     paced,
@@ -165,22 +166,9 @@ def test_rows_and_directories_that_do_not_go_together_are_settled_at_the_start(
             update(t.job).where(t.job.c.id == lost).values(started=func.to_timestamp(0))
         )
         # claimed; the agent died before it had filled the directory
-        unfilled, unfilled_dispatch = waiting_job(connection, node_id)
+        unfilled, unfilled_dispatch = claimed_job(connection, node_id)
         # its supervisor died with the machine
-        dead, dead_dispatch = waiting_job(connection, node_id, HELLO + "# dead\n")
-        for job_id in (unfilled, dead):
-            connection.execute(
-                update(t.job)
-                .where(t.job.c.id == job_id)
-                .values(status="running", started=text("dispatcher_now()"), node_epoch=1)
-            )
-            connection.execute(
-                text(
-                    "INSERT INTO job_progress (job_id, job_day, dispatch_id)"
-                    " SELECT id, job_day, dispatch_id FROM job WHERE id = :job"
-                ),
-                {"job": job_id},
-            )
+        dead, dead_dispatch = claimed_job(connection, node_id, HELLO + "# dead\n")
         # its job was given to another node
         gone, gone_dispatch = waiting_job(connection, node_id, HELLO + "# gone\n")
         connection.execute(

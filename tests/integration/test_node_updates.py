@@ -250,6 +250,73 @@ def test_requirements_are_installed_into_the_bundle_and_found_by_playbooks(
     assert _found(engine, job.id).revision == _found(engine, row.id).revision
 
 
+def test_two_branches_with_their_own_requirements_are_fetched_and_run_at_once(
+    node: NodeUnderTest, engine: Engine, tmp_path: Path
+) -> None:
+    meta = (
+        "galaxy_info: {author: t, description: t, license: MIT,"
+        " min_ansible_version: '2.9', role_name: greeter, namespace: t}\n"
+    )
+    role = GitRepository(tmp_path / "greeter", {"meta/main.yml": meta})
+    play = "- hosts: all\n  gather_facts: false\n  roles: [greeter]\n  tasks:\n"
+    repository = GitRepository(tmp_path / "r", {"x": ""})
+    for branch in ("blue", "green"):
+        role.commit({"tasks/main.yml": f"- debug: {{msg: the {branch} role}}\n"})
+        role.git("tag", branch)
+        wanted = f"- {{src: '{role.url}', scm: git, name: greeter, version: {branch}}}\n"
+        repository.git("checkout", "--quiet", "-b", branch, "main")
+        repository.commit(
+            {
+                "my play.yaml": f"{play}    - debug: {{msg: the {branch} tree}}\n"
+                "    - command: touch left_here creates=left_here\n"
+                "      args: {chdir: '{{ playbook_dir }}'}\n",
+                "roles/requirements.yml": wanted,
+            }
+        )
+    project = _project(engine, repository.url)
+    cipher = Cipher(node.data_dir / "cluster.key")
+    with engine.begin() as connection:
+        inventory = make_inventory(
+            connection, ["localhost"], variables={"ansible_connection": "local"}
+        )
+        template = make_template(
+            connection,
+            project,
+            inventory,
+            playbook="my play.yaml",
+            ask_scm_branch_on_launch=True,
+            allow_simultaneous=True,
+        )
+        updates = {
+            branch: launch_project_update(connection, project, branch=branch).job_id
+            for branch in ("blue", "green")
+        }
+    for job_id in updates.values():
+        _start(node, engine, job_id)
+    for job_id in updates.values():
+        assert wait_final(engine, job_id).status == "successful"
+    with engine.begin() as connection:
+        jobs = {
+            branch: launch_job_template(
+                connection, template, {"scm_branch": branch}, principal="t", cipher=cipher
+            ).job_id
+            for branch in ("blue", "green")
+        }
+    for job_id in jobs.values():
+        _start(node, engine, job_id)
+    for branch, job_id in jobs.items():
+        row = wait_final(engine, job_id)
+        output = _output(engine, job_id)
+        assert row.status == "successful", (row.explanation, output)
+        said = {
+            word
+            for word in ("blue role", "green role", "blue tree", "green tree")
+            if word in output
+        }
+        assert said == {f"{branch} role", f"{branch} tree"}
+        assert "changed=1" in output, "its tree is its own: nobody else has left anything there"
+
+
 @pytest.mark.parametrize(
     ("files", "named"),
     [

@@ -103,3 +103,21 @@ def test_artifacts_add_up_as_in_ansible() -> None:
         "map": {"p": 1, "q": 2},
         "_per_host": {"a": {"mine": 1}, "b": {"mine": 2}},
     }
+
+
+def asynchronous(host: str, job: str, event: str = "runner_on_ok", **result: Any) -> dict[str, Any]:
+    data = {"host": host, "task": "restart", "res": {"ansible_job_id": job, **result}}
+    return {"event": event, "event_data": data}
+
+
+def test_asynchronous_tasks_that_nobody_waited_for_are_listed() -> None:
+    findings = found(
+        asynchronous("a", "j1", started=True, finished=False),
+        asynchronous("b", "j1", started=1, finished=0),
+        asynchronous("b", "j2", "runner_item_on_ok", started=1, finished=0),
+        asynchronous("a", "j1", "runner_retry", started=1, finished=0),
+        asynchronous("a", "j1", started=1, finished=1),
+        asynchronous("b", "j2", "runner_on_failed", started=1, finished=1),
+        asynchronous("a", "j3", started=1, finished=1),
+    )
+    assert findings.detached == [{"host": "b", "job": "j1", "task": "restart"}]

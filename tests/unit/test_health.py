@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from dispatcher import clock, health
 from dispatcher import settings as settings_module
@@ -61,6 +62,23 @@ def test_a_file_that_cannot_be_read_is_no_health(role: Health, tmp_path: Path) -
     for broken in ("", "[]", "{}", '{"ready": true}'):
         health.path(tmp_path, "beat").write_text(broken)
         assert health.read(tmp_path, "beat") is None
+
+
+def test_a_file_that_cannot_be_written_ends_no_role_and_is_said_once(
+    role: Health, tmp_path: Path
+) -> None:
+    place = health.path(tmp_path, "beat").parent
+    place.write_text("no directory")
+    with capture_logs() as logged:
+        role.say({})
+        role.say({"database": "not reachable"})
+    assert [record["event"] for record in logged] == ["the health file cannot be written"]
+    assert role.reasons() == {"database": "not reachable"}
+    place.unlink()
+    role.say({})
+    said = health.read(tmp_path, "beat")
+    assert said is not None
+    assert said.ready
 
 
 def test_a_role_that_ends_in_order_takes_its_file_along(role: Health, tmp_path: Path) -> None:

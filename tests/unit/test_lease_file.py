@@ -17,7 +17,24 @@ def test_what_was_written_runs_down_by_the_boot_clock(tmp_path: Path) -> None:
     assert 99 < lease_file.remaining(path) <= 100
     lease_file.write(path, clock.boottime() - 1)
     assert lease_file.remaining(path) < 0
-    assert [each.name for each in tmp_path.iterdir()] == ["node_lease.json"]
+
+
+def test_two_files_take_turns_so_that_a_full_disk_keeps_no_renewal_from_being_written(
+    tmp_path: Path,
+) -> None:
+    path = lease_file.lease_path(tmp_path)
+
+    def files() -> dict[str, int]:
+        return {each.name: each.stat().st_ino for each in tmp_path.iterdir()}
+
+    for seconds in (100, 200):
+        lease_file.write(path, clock.boottime() + seconds)
+    first = files()
+    assert set(first) == {"node_lease.json", "node_lease.json.tmp"}
+    lease_file.write(path, clock.boottime() + 300)
+    assert 299 < lease_file.remaining(path) <= 300
+    assert sorted(files().values()) == sorted(first.values())
+    assert files() != first
 
 
 def test_a_missing_file_has_lapsed(tmp_path: Path) -> None:

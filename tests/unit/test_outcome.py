@@ -129,6 +129,15 @@ def test_what_could_not_be_ended_is_said_whatever_the_outcome() -> None:
     assert decide(replace(FINE, stop="cancel", survivors=1), STRICT).explanation.endswith(words)
 
 
+def test_what_was_left_running_on_hosts_is_said_whatever_the_outcome() -> None:
+    left = [{"host": "web1", "job": "j1", "task": "restart"}]
+    decided = decide(replace(FINE, detached=left), STRICT)
+    words = "1 asynchronous tasks were left running: restart on web1 (job j1)"
+    assert (decided.outcome, decided.explanation) == (Outcome.SUCCESSFUL, words)
+    stopped = decide(replace(FINE, stop="cancel", detached=left), STRICT)
+    assert stopped.explanation.endswith(f"; {words}")
+
+
 def test_a_host_row_holds_every_count() -> None:
     evidence = played(
         2, ok={"a": 1}, changed={"a": 2}, failures={"a": 3}, skipped={"a": 4}, dark={"b": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import stat
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from dispatcher.domain.outcome import Outcome
 from dispatcher.errors import RunDirectoryError
 from workers.durable import draft_of, write_durably
-from workers.outcome import Evidence, Tolerances
+from workers.outcome import Evidence, Tolerances, decide
 from workers.run_dir import JobSpec, Result, RunDir, SupervisorRecord
+from workers.spool import COLUMNS, SpoolReader
+
+FIRST = Path(__file__).parents[1] / "fixtures" / "run_directory"
 
 SPEC = JobSpec(
     job_id=7,
@@ -178,6 +183,50 @@ def test_what_a_crash_left_half_removed_is_no_run_directory(
     (half / "spool").mkdir(parents=True)
     assert [each.dispatch_id for each in RunDir.all(tmp_path)] == ["d1"]
     assert not half.exists()
+
+
+def test_what_a_newer_version_wrote_is_refused_with_both_formats(run_dir: RunDir) -> None:
+    (run_dir.path / "result.json").write_text('{"format": 2, "unheard_of": {}}')
+    words = (
+        r"result\.json: format 2, of a newer version of this package; this version reads format 1"
+    )
+    with pytest.raises(RunDirectoryError, match=words):
+        run_dir.read_result()
+
+
+@pytest.fixture
+def first(tmp_path: Path) -> RunDir:
+    """What the first version of format 1 left of a run: ``job_before.json`` is from before its end."""
+    return RunDir(shutil.copytree(FIRST, tmp_path / "runs" / "first"))
+
+
+def test_what_the_first_version_of_this_format_left_is_read_whole(first: RunDir) -> None:
+    result, record = first.read_result(), first.read_supervisor()
+    assert result is not None
+    assert record is not None
+    decided = decide(result.evidence, result.tolerances)
+    assert (decided.outcome, decided.explanation) == (
+        Outcome.SUCCESSFUL,
+        "1 of 2 hosts failed: two (tolerated)",
+    )
+    assert (result.artifacts, result.update) == ({"version": "1.2"}, {})
+    batch = SpoolReader(first.spool).read(0)
+    assert (len(batch.lines), batch.total) == (result.events_total, result.events_total)
+    assert SpoolReader(first.spool).size == result.spool_bytes
+    assert {line.count(b"\t") for line in batch.lines} == {len(COLUMNS) - 1}
+
+
+def test_a_job_of_the_first_version_of_this_format_is_read_and_wiped(first: RunDir) -> None:
+    (first.path / "job_before.json").rename(first.path / "job.json")
+    spec = first.read_job()
+    assert (spec.secret_vars, spec.kind, spec.credentials) == (
+        {"word": "swordfish"},
+        "playbook",
+        (),
+    )
+    first.wipe_secrets()
+    assert first.read_job().secret_vars == {}
+    assert b"swordfish" not in (first.path / "job.json").read_bytes()
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"format": 2}', '{"format": 1}'])

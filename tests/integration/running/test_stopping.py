@@ -195,9 +195,11 @@ def test_a_paused_playbook_can_be_canceled(runs: Runs) -> None:
     assert gone(run)
 
 
-def test_a_spool_that_cannot_be_written_ends_the_run(runs: Runs) -> None:
+@pytest.mark.parametrize("logged", [0, 40_000], ids=["", "nor the log"])
+def test_a_spool_that_cannot_be_written_ends_the_run(runs: Runs, logged: int) -> None:
     run = runs.start("- debug: msg=begun\n" + CHATTY + SLEEP)
     run.shows("begun")
+    run.run_dir.log.write_bytes(b"x" * logged)
     resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (30_000, 30_000))
     wait_until(run.is_over, timeout=40)
     result = run.run_dir.read_result()

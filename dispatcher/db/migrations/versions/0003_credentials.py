@@ -93,6 +93,5 @@ def upgrade() -> None:
             nullable=False,
         ),
     )
-    # code of version 2 still works; it runs no job with credentials rightly, so none may be made
-    # before every node has this version (docs/operating.md)
-    op.execute("UPDATE schema_info SET version = 3")
+    # code of version 2 would run a job without the credentials that it names: it may not go on
+    op.execute("UPDATE schema_info SET version = 3, min_code = 3")
