@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help run up test check bench records mutants faults test-apt format
+.PHONY: help run up test check bench records mutants faults test-apt format seed-scenario
 
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@for tool in git ssh; do command -v $$tool >/dev/null || { echo "make: $$tool is missing: install it (Debian: apt install $$tool)" >&2; exit 2; }; done
@@ -29,8 +29,8 @@ up: $(STAMP) ## start the embedded stack in the foreground
 test: $(STAMP) ## the whole test suite on its own embedded servers
 	$(BIN)/python -m pytest -m 'not apt' -n 2 --dist loadfile --no-loadscope-reorder
 
-test-apt: $(STAMP) ## tests against RabbitMQ and pgbouncer from apt
-	@for tool in rabbitmq-server pgbouncer; do PATH=$$PATH:/usr/sbin command -v $$tool >/dev/null || { echo "make: $$tool is missing (Debian: apt install rabbitmq-server pgbouncer)" >&2; exit 2; }; done
+test-apt: $(STAMP) ## tests against RabbitMQ, pgbouncer and nginx from apt
+	@for tool in rabbitmq-server pgbouncer nginx; do PATH=$$PATH:/usr/sbin command -v $$tool >/dev/null || { echo "make: $$tool is missing (Debian: apt install rabbitmq-server pgbouncer nginx)" >&2; exit 2; }; done
 	$(BIN)/python -m pytest -m apt
 
 check: $(STAMP) ## formatting, lint, types, import contracts
@@ -52,5 +52,9 @@ faults: $(STAMP) ## break a cluster at random for SECONDS (600) from SEED, then 
 bench: $(STAMP) ## measure, print a table, write build/bench.json
 	$(BIN)/python -m benchmarks
 
-records: $(STAMP) ## play the example of docs/scheduling.md and write its timeline there
+seed-scenario: $(STAMP) ## 7, 50 and 500 real plays at once through REST v1, of whose processes one is killed
+	$(BIN)/python -m benchmarks.seed_scenario
+
+records: $(STAMP) ## play the examples of docs/scheduling.md and docs/api_v1.md and write what happened there
 	$(BIN)/python -m benchmarks.record
+	$(BIN)/python -m benchmarks.seed_scenario --record

@@ -35,7 +35,13 @@ BENCHMARKS = (
     "latency",
     "throughput",
     "node",
-    # last, because it takes minutes
+    "runner_service",
+    "full_node",
+    "restarts",
+    "half_open",
+    "agent_growth",
+    # last, because they take minutes
+    "million_events",
     "simulation",
 )
 

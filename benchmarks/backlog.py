@@ -7,16 +7,14 @@ helps none of them, read and decide only. A pass ends after ``pass_rows`` jobs a
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import median
 from time import perf_counter
 
 from sqlalchemy import Engine
 
-from benchmarks import scenes
+from benchmarks import memory, scenes
 from benchmarks.figures import Figure
 from benchmarks.servers import managers
 from dispatcher.broker.messages import Manager
@@ -90,7 +88,7 @@ def _running(engine: Engine, runner: Runner) -> list[Figure]:
 def _large(engine: Engine, runner: Runner) -> list[Figure]:
     _fill(engine, LARGE)
     walk(engine, runner)
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
+    memory.forget_peak()
     again = walk(engine, runner)
     return [
         Figure("backlog_1000000_walk", again.whole, "s", f"{len(again.passes)} passes, one round"),
@@ -102,7 +100,7 @@ def _large(engine: Engine, runner: Runner) -> list[Figure]:
         ),
         Figure(
             "backlog_memory",
-            _peak_mb(),
+            memory.peak_mb(),
             "MB",
             "the whole process at its largest, while it walks the large one",
         ),
@@ -156,8 +154,3 @@ def _fruitless(name: str, runner: Runner) -> Figure:
             break
     words = f"{len(times)} rounds, {min(times):.1f} to {max(times):.1f} ms; {result}"
     return Figure(name, median(times), "ms", words)
-
-
-def _peak_mb() -> float:
-    status = Path("/proc/self/status").read_text()
-    return int(re.search(r"^VmHWM:\s+(\d+) kB", status, re.M)[1]) / 1024  # type: ignore[index]

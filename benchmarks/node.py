@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from pathlib import Path
 from statistics import median
 
 from sqlalchemy import Engine, create_engine, text
 
 from benchmarks.figures import Figure
+from benchmarks.memory import run_memory
 from benchmarks.servers import short_directory
 from dispatcher import processes
 from dispatcher.client.client import Client
@@ -79,25 +78,10 @@ def _node_connections(engine: Engine) -> int:
 
 
 def _run_memory(stack: RunningStack) -> list[float]:
-    """Proportional set size of each run's own processes, in MB: the supervisor and its wrapper.
-
-    Both are forks of the fork server; what they execute is Ansible's.
-    """
+    """Proportional set size of each run's own processes, in MB: the supervisor and its wrapper."""
     found = []
     for record in stack.data_dir.glob("nodes/*/runs/*/supervisor.json"):
         pid = json.loads(record.read_text())["pid"]
-        if processes.start_of(pid) is None:
-            continue
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        wrappers = [
-            each.pid
-            for each in processes.descendants(pid)
-            if Path(f"/proc/{each.pid}/cmdline").read_bytes() == command
-        ]
-        found.append(_pss_mb(pid) + sum(map(_pss_mb, wrappers)))
+        if processes.start_of(pid) is not None:
+            found.append(run_memory(pid)[0])
     return found
-
-
-def _pss_mb(pid: int) -> float:
-    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return int(re.search(r"^Pss:\s+(\d+) kB", rollup, re.M)[1]) / 1024  # type: ignore[index]

@@ -20,9 +20,9 @@ from time import monotonic
 
 from sqlalchemy import Connection, Engine, text
 
-from benchmarks.figures import machine
 from benchmarks.instant_node import InstantNodes
 from benchmarks.record_scene import JOBS, WEIGHTS, launch, make_scene
+from benchmarks.recorded import write_record
 from benchmarks.servers import has_passed, servers
 from dispatcher import logs
 from dispatcher import settings as settings_module
@@ -34,7 +34,6 @@ from tests.roles import Role, children_of, role
 from tests.waiting import wait_until
 
 PAGE = Path(__file__).parents[1] / "docs" / "scheduling.md"
-BEGIN, END = "<!-- record: written by make records -->\n", "<!-- end of the record -->\n"
 
 #: Seconds between two lines, and seconds at which things happen.
 LINE_EVERY = 5.0
@@ -285,13 +284,7 @@ def _check(engine: Engine) -> list[str]:
 
 def write(lines: list[str]) -> None:
     """Put the timeline between the page's markers."""
-    page = PAGE.read_text(encoding="utf-8")
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    about = machine()
-    words = f"Recorded on {about['cpus']} CPUs, load {about['load_before']} at its end."
-    body = "\n".join(lines)
-    PAGE.write_text(f"{before}{BEGIN}\n{words}\n\n```\n{body}\n```\n\n{END}{after}", "utf-8")
+    write_record(PAGE, lines)
 
 
 if __name__ == "__main__":

@@ -260,7 +260,7 @@ class Settings(BaseSettings):
     )
     v1_auth: Literal["none", "token", "certificate"] = Field(
         "none",
-        description="Who may call v1: on loopback everybody; a bearer token; whoever a trusted proxy has checked the client certificate of.",
+        description="Who may call v1: on loopback everybody; a bearer token; whoever has a client certificate, checked by a trusted proxy or by v1's own port.",
     )
     v1_certificate_header: str = Field(
         "X-SSL-Client-Verify",
@@ -269,6 +269,14 @@ class Settings(BaseSettings):
     v1_trusted_proxies: str = Field(
         "127.0.0.1,::1",
         description="Addresses whose certificate header is believed, separated by commas.",
+    )
+    v1_tls_cert: Path | None = Field(
+        None, description="Certificate (PEM, with its chain): v1's port speaks TLS."
+    )
+    v1_tls_key: Path | None = Field(None, description="Its private key, without a password.")
+    v1_tls_client_ca: Path | None = Field(
+        None,
+        description="Certificate authorities of clients: who has no certificate of theirs is not let in at v1's port.",
     )
     v1_ssh_key: Path | None = Field(
         None,

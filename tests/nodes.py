@@ -216,13 +216,17 @@ class NodeUnderTest:
         assert hand_over(self.data_dir, line(start=pairs))
 
     def metric(self, name: str) -> float:
-        """A metric's value by its name with labels, as ``/metrics`` writes it; 0 without."""
-        port = self.settings.worker_metrics_port
-        answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=5)
-        for each in answer.text.splitlines():
-            if each.rpartition(" ")[0] == name:
-                return float(each.rpartition(" ")[2])
-        return 0.0
+        """A metric's value; 0 without."""
+        return metric(self.settings.worker_metrics_port, name)
+
+
+def metric(port: int, name: str) -> float:
+    """A metric's value by its name with labels, as ``/metrics`` on a port writes it; 0 without."""
+    answer = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=5)
+    for each in answer.text.splitlines():
+        if each.rpartition(" ")[0] == name:
+            return float(each.rpartition(" ")[2])
+    return 0.0
 
 
 def _kill(pid: int) -> None:

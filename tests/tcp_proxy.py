@@ -8,8 +8,12 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Final
 
 from sqlalchemy.engine import make_url
+
+#: What a client of PostgreSQL says before it closes.
+_GOODBYE: Final = b"X\0\0\0\4"
 
 
 def in_front_of(database_url: str) -> tuple[TcpProxy, str]:
@@ -32,6 +36,7 @@ class _Pair:
     Attributes:
         doomed: its next answer is lost, and the connection with it.
         abandoned: nothing is passed on any more, not even its end.
+        asked_at: when its client asked what has not been answered; None: it waits for nothing.
         answered: bytes that its server has sent.
     """
 
@@ -39,6 +44,7 @@ class _Pair:
     server: socket.socket
     doomed: bool = False
     abandoned: bool = False
+    asked_at: float | None = None
     answered: int = 0
 
 
@@ -58,6 +64,8 @@ class TcpProxy:
         self._flowing.set()
         self._mark: bytes | None = None
         self.lost_answers = 0
+        #: Of every half-open connection that was waited on: seconds until its client gave it up.
+        self.given_up: list[float] = []
         #: Seconds that each piece is held up, in either direction.
         self.delay = 0.0
         #: Bytes that a server may answer on one connection before it is cut there; None: any number.
@@ -96,9 +104,18 @@ class TcpProxy:
         """
         with self._lock:
             pairs = list(self._pairs)
+        now = time.monotonic()
         for pair in pairs:
+            if pair.asked_at is not None:
+                pair.asked_at = now
             pair.abandoned = True
             _end(pair.server)
+
+    def half_open(self) -> tuple[int, int]:
+        """Connections that :meth:`abandon` met: how many clients wait on theirs, how many hold one."""
+        with self._lock:
+            held = [pair for pair in self._pairs if pair.abandoned]
+        return sum(pair.asked_at is not None for pair in held), len(held)
 
     def lose_answer_to(self, mark: bytes) -> None:
         """End the next connection whose client sends ``mark``, once the server has answered it."""
@@ -153,6 +170,12 @@ class TcpProxy:
         source, sink = (pair.client, pair.server) if is_client else (pair.server, pair.client)
         with suppress(OSError):
             while piece := source.recv(65536):
+                if pair.abandoned and piece == _GOODBYE:
+                    break  # given up, whoever inherited the socket
+                if is_client and pair.asked_at is None:
+                    pair.asked_at = time.monotonic()
+                elif not is_client and not pair.abandoned:
+                    pair.asked_at = None
                 if is_client and self._takes_mark(piece):
                     pair.doomed = True
                 elif not is_client and pair.doomed:
@@ -176,6 +199,8 @@ class TcpProxy:
         _end(sink)
         with self._lock:
             self._pairs.discard(pair)
+            if pair.abandoned and pair.asked_at is not None:
+                self.given_up.append(time.monotonic() - pair.asked_at)
         source.close()
 
     def _takes_mark(self, piece: bytes) -> bool:

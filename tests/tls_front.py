@@ -17,18 +17,29 @@ from cryptography.x509.oid import NameOID
 
 
 def make_certificates(directory: Path) -> Path:
-    """A certificate authority (``ca.pem``, answered) and a server of 127.0.0.1 (``server.pem``)."""
+    """A certificate authority (``ca.pem``, answered), a server of 127.0.0.1 (``server.pem``), a client
+    of the authority's (``client.pem``) and one of another of the same name (``stranger.pem``).
+    """
     authority_key = ec.generate_private_key(ec.SECP256R1())
     authority = _sign("tests' authority", authority_key, "tests' authority", authority_key, ca=True)
-    key = ec.generate_private_key(ec.SECP256R1())
-    server = _sign("127.0.0.1", key, "tests' authority", authority_key, ca=False)
-    pem = serialization.Encoding.PEM
-    (directory / "ca.pem").write_bytes(authority.public_bytes(pem))
-    (directory / "server.pem").write_bytes(
-        server.public_bytes(pem)
-        + key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
+    (directory / "ca.pem").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    other_key = ec.generate_private_key(ec.SECP256R1())
+    for name, issuer_key in (
+        ("server", authority_key),
+        ("client", authority_key),
+        ("stranger", other_key),
+    ):
+        key = ec.generate_private_key(ec.SECP256R1())
+        certificate = _sign("127.0.0.1", key, "tests' authority", issuer_key, ca=False)
+        (directory / f"{name}.pem").write_bytes(_pem(certificate, key))
     return directory / "ca.pem"
+
+
+def _pem(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bytes:
+    pem = serialization.Encoding.PEM
+    return certificate.public_bytes(pem) + key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
 
 
 def _sign(

@@ -88,6 +88,8 @@ _TAGS: Final = [
     {"name": "maps", "description": "Where everything is."},
     {"name": "health", "description": "For probes."},
 ]
+#: Seconds after the start.
+_DESCRIBED_AFTER: Final = 5.0
 _ROUTERS: Final = (
     health.router,
     root.router,
@@ -178,12 +180,16 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        # beside the start, which it would hold up for a second: few requests need it
-        threading.Thread(target=app.openapi, name="description", daemon=True).start()
+        # some time after the start, whose processors it would take for a second: few requests need
+        # it, and one that comes earlier makes it
+        description = threading.Timer(_DESCRIBED_AFTER, app.openapi)
+        description.daemon = True
+        description.start()
         # no after-commit publish has to open a connection
         await to_thread.run_sync(services.publisher.warm)
         async with services.followers.running():
             yield
+        description.cancel()
         services.engine.dispose()
 
     app = Application(

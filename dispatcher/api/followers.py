@@ -21,7 +21,7 @@ from sqlalchemy import Engine
 from dispatcher import logs
 from dispatcher.broker.live import LiveListener, Notice
 from dispatcher.db.engine import reading, unavailable_when_away
-from dispatcher.db.job_queries import JobState, read_states
+from dispatcher.db.job_state import JobState, read_states
 from dispatcher.errors import Unavailable
 
 log = logs.get(__name__)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
+import ssl
 import sys
 import threading
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp
 
 from dispatcher import clock, logs
 from dispatcher.actions.tokens import any_token
@@ -18,6 +22,7 @@ from dispatcher.api.app import create_app
 from dispatcher.api.health import missing
 from dispatcher.api.services import Services
 from dispatcher.api.v1.options import options_of
+from dispatcher.api.v1.tls import Certified, tls_of
 from dispatcher.db.schema_check import check_schema
 from dispatcher.errors import ConfigurationError, DispatcherError, Unavailable
 from dispatcher.health import BEAT_SECONDS, Health
@@ -33,12 +38,40 @@ _GRACE: Final = 3
 _STOP_LIMIT: Final = 4.5
 
 
-class _Server(uvicorn.Server):
-    """Ends the open streams before it waits for connections to close."""
+@dataclass(frozen=True)
+class _Tls:
+    """A listener that speaks TLS, and the application as its connections see it."""
 
-    def __init__(self, config: uvicorn.Config, services: Services) -> None:
+    listener: socket.socket
+    context: ssl.SSLContext
+    config: uvicorn.Config
+
+
+class _Server(uvicorn.Server):
+    """Ends the open streams before it waits for connections to close; may speak TLS at one port."""
+
+    def __init__(self, config: uvicorn.Config, services: Services, tls: _Tls | None) -> None:
         super().__init__(config)
         self._services = services
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self._tls is not None:
+            self.servers.append(
+                await asyncio.get_running_loop().create_server(
+                    lambda: self._protocol(self._tls),
+                    sock=self._tls.listener,
+                    ssl=self._tls.context,
+                )
+            )
+
+    def _protocol(self, tls: Any) -> asyncio.Protocol:
+        protocol: Any = tls.config.http_protocol_class
+        made: asyncio.Protocol = protocol(
+            config=tls.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         limit = threading.Timer(_STOP_LIMIT, os._exit, (0,))
@@ -61,17 +94,20 @@ def main() -> int:
         services: Services = app.state.services
         _wait_for_schema(services)
         _require_token(settings, services)
+        tls = tls_of(settings)
         listeners = [_listen(settings.api_host, settings.api_port, "DISPATCHER_API_PORT")]
         v1 = options_of(settings)
         if v1 is not None and v1.port is not None:
             listeners.append(_listen(settings.api_host, v1.port, "DISPATCHER_V1_PORT"))
+        elif tls is not None:
+            raise ConfigurationError("DISPATCHER_V1_TLS_CERT: TLS needs DISPATCHER_V1_PORT")
     except ConfigurationError as error:
         print(f"dispatcher api: {error}", file=sys.stderr)
         return 2
     except DispatcherError as error:
         print(f"dispatcher api: {error}", file=sys.stderr)
         return 1
-    return _serve(settings, app, services, listeners)
+    return _serve(settings, app, services, listeners, tls)
 
 
 def _wait_for_schema(services: Services) -> None:
@@ -148,19 +184,19 @@ def _url(listener: socket.socket) -> str:
 
 
 def _serve(
-    settings: Settings, app: FastAPI, services: Services, listeners: list[socket.socket]
+    settings: Settings,
+    app: FastAPI,
+    services: Services,
+    listeners: list[socket.socket],
+    tls: ssl.SSLContext | None,
 ) -> int:
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        lifespan="on",
-        timeout_keep_alive=75,
-        timeout_graceful_shutdown=_GRACE,
-    )
-    server = _Server(config, services)
+    config = _config(app)
+    of_v1 = None
+    if tls is not None:
+        certified = _config(Certified(app) if tls.verify_mode is ssl.CERT_REQUIRED else app)
+        certified.load()
+        of_v1 = _Tls(listeners[1], tls, certified)
+    server = _Server(config, services, of_v1)
     health = Health(settings, "api", url=_url(listeners[0]))
     stopped = threading.Event()
     watch = threading.Thread(
@@ -171,15 +207,29 @@ def _serve(
         signal.signal(number, lambda *_: None)
     for listener in listeners:
         listener.listen(2048)
-        log.info("listening", url=_url(listener))
+        encrypted = of_v1 is not None and listener is of_v1.listener
+        log.info("listening", url=_url(listener), tls=encrypted)
     health.say({"role": "starting"})
     watch.start()
     try:
-        server.run(sockets=listeners)
+        server.run(sockets=listeners[:1] if of_v1 else listeners)
     finally:
         stopped.set()
         health.close()
     return 0 if server.started else 1
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="on",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_GRACE,
+    )
 
 
 def _watch(health: Health, services: Services, stopped: threading.Event) -> None:

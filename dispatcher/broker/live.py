@@ -187,6 +187,7 @@ class LiveListener:
             connection.drain_events(timeout=timeout)
         except TimeoutError:
             connection.heartbeat_check()  # RabbitMQ; nothing on Redis
+            _check_subscription(connection)
 
     def _deliver(self, body: Any, message: Any) -> None:
         try:
@@ -201,3 +202,14 @@ class LiveListener:
             subscriptions = list(self._subscriptions.get(job_id, ()))
         for subscription in subscriptions:
             subscription.put(notice)
+
+
+def _check_subscription(connection: Any) -> None:
+    """On Redis: ask a silent server for a sign of life; without answers the subscription is made anew.
+
+    A worker's event loop does the same by a timer. Nobody does it for a consumer without that loop,
+    and a subscription whose server is gone without a word would wait for ever.
+    """
+    cycle = getattr(connection.transport, "cycle", None)
+    if cycle is not None:
+        cycle.maybe_check_subclient_health()

@@ -25,7 +25,7 @@ _NOT_NEEDED: Final[Mapping[str, str]] = {
     "logging_conf": "logs go to stderr: DISPATCHER_LOG_LEVEL, DISPATCHER_LOG_FORMAT",
     "log_path": "logs go to stderr: DISPATCHER_LOG_LEVEL, DISPATCHER_LOG_FORMAT",
     "loglevel": "DISPATCHER_LOG_LEVEL",
-    "cert_expiration": "TLS is a proxy's matter",
+    "cert_expiration": "certificates are made elsewhere: DISPATCHER_V1_TLS_CERT",
     "passwords": "there is no log-in: DISPATCHER_V1_AUTH=token, `dispatcher token create`",
     "token_secret": "there is no log-in: DISPATCHER_V1_AUTH=token, `dispatcher token create`",
     "token_hours": "there is no log-in: DISPATCHER_V1_AUTH=token, `dispatcher token create`",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.roles import command_line
 from tests.runner_service import make_root, said
 from tests.stack import RunningStack, running_stack
 from tests.waiting import wait_until
@@ -69,11 +72,14 @@ def root(session_dir: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def v1(root: Path, session_dir: Path) -> Iterator[httpx.Client]:
-    with (
-        running_stack(session_dir / "v1", v1_config=root / "config.yaml") as stack,
-        client(stack) as http,
-    ):
+def stack(root: Path, session_dir: Path) -> Iterator[RunningStack]:
+    with running_stack(session_dir / "v1", v1_config=root / "config.yaml") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def v1(stack: RunningStack) -> Iterator[httpx.Client]:
+    with client(stack) as http:
         yield http
 
 
@@ -180,6 +186,38 @@ def test_a_running_play_is_canceled(v1: httpx.Client) -> None:
     )
     assert said(v1.delete(f"playbooks/{follower.uuid}"))[:2] == (200, "OK")
     assert follower.to_the_end() == "canceled"
+
+
+def sleeping(seconds: int) -> bool:
+    """Whether a process that a play with so many seconds has started is alive."""
+    wanted = ["sleep", str(seconds)]
+    pids = [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+    return any(command_line(pid)[-3:-1] == wanted for pid in pids)
+
+
+def test_a_run_goes_on_without_its_api_and_is_canceled_by_the_next(
+    v1: httpx.Client, stack: RunningStack
+) -> None:
+    seconds = 98_764
+    follower = Follower(v1, start(v1, "slow.yml", seconds=seconds))
+    wait_until(lambda: sleeping(seconds), what="the task runs")
+    (killed,) = stack.pids("api")
+    os.kill(killed, signal.SIGKILL)
+
+    def answers() -> bool:
+        try:
+            return v1.get("playbooks").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    wait_until(answers, what="the next API process answers")
+    assert stack.pids("api") != [killed]
+    assert follower.poll() == "running"
+    assert sleeping(seconds)
+    assert said(v1.get(f"playbooks/{follower.uuid}"))[3]["task"] == "wait"
+    assert said(v1.delete(f"playbooks/{follower.uuid}"))[:2] == (200, "OK")
+    assert follower.to_the_end() == "canceled"
+    assert not sleeping(seconds)
 
 
 def test_tags_limit_and_check_reach_the_playbook(v1: httpx.Client) -> None:

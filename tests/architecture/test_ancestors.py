@@ -34,6 +34,7 @@ FAULTS: dict[tuple[int, ...], Fault] = {
         (
             "tests/integration/test_fences.py::test_a_pass_that_is_killed_loses_no_more_than_the_window_in_hand",
             "tests/integration/test_control.py::test_a_manager_killed_inside_a_pass_is_followed_at_once",
+            "benchmarks/slow_database.py::measure",
         ),
         ("a pass commits window by window",),
     ),
@@ -50,6 +51,7 @@ FAULTS: dict[tuple[int, ...], Fault] = {
         (
             "tests/integration/test_fences.py::test_a_pass_reads_no_more_rows_than_it_may_whatever_the_backlog",
             "tests/integration/test_task_manager.py::test_a_backlog_of_several_passes_is_fruitless_once_it_was_walked",
+            "benchmarks/backlog.py::measure",
         ),
         (
             "a pass reads at most pass_rows",
@@ -63,6 +65,7 @@ FAULTS: dict[tuple[int, ...], Fault] = {
         (
             "tests/integration/test_fences.py::test_a_runnable_new_job_starts_in_one_run_behind_many_that_cannot",
             "tests/integration/test_task_manager.py::test_the_head_is_looked_at_between_windows_when_something_was_asked_for",
+            "benchmarks/reactions.py::measure",
         ),
         ("what cannot run hides nothing behind it",),
     ),
@@ -112,6 +115,7 @@ FAULTS: dict[tuple[int, ...], Fault] = {
             "tests/acceptance/test_killed_processes.py::test_control_and_broker_killed_with_five_running_and_ten_pending_lose_nothing",
             "tests/integration/test_node_recovery.py::test_a_killed_agent_is_started_again_and_takes_its_playbook_over",
             "tests/integration/test_node_runs.py::test_a_killed_supervisor_ends_its_job_in_error_with_what_was_spooled",
+            "tests/acceptance/test_faults.py::test_a_cluster_that_is_broken_at_random_loses_and_doubles_nothing",
         ),
         ("an end belongs to its dispatch", "only a lost node's running rows end"),
     ),
@@ -208,7 +212,7 @@ FAULTS: dict[tuple[int, ...], Fault] = {
         (
             "tests/integration/test_workflow_runs.py::test_a_pass_takes_as_many_statements_for_two_hundred_workflows_as_for_one",
             "tests/integration/test_workflow_manager.py::test_a_pass_without_touches_is_fruitless_whatever_else_changes",
-            "benchmarks/workflows.py::measure",
+            "benchmarks/workflow_latency.py::measure",
         ),
         ("a pass without touches looks at no workflow",),
     ),
@@ -235,7 +239,10 @@ FAULTS: dict[tuple[int, ...], Fault] = {
     ),
     (695, 13553, 15987): Fault(
         "deadlocks on rows of templates",
-        ("tests/integration/test_fences.py::test_ends_of_one_templates_jobs_meet_on_no_row_of_it",),
+        (
+            "tests/integration/test_fences.py::test_ends_of_one_templates_jobs_meet_on_no_row_of_it",
+            "benchmarks/finishes.py::measure",
+        ),
         ("nothing on a job's path writes its template's row",),
     ),
     (3553, 7683): Fault(
@@ -243,10 +250,11 @@ FAULTS: dict[tuple[int, ...], Fault] = {
         (
             "tests/integration/test_fences.py::test_whatever_ends_a_job_wakes_who_waits_for_it",
             "tests/integration/test_workflow_jobs.py::test_every_end_of_a_child_touches_its_workflow_and_wakes_its_manager",
-            "benchmarks/latency.py::measure",
+            "benchmarks/reactions.py::measure",
         ),
         ("a plain end wakes the TaskManager",),
     ),
+    (7136,): Fault("a launch takes a second", ("benchmarks/reactions.py::measure",)),
     (5014, 8071, 15696, 16400, 13089): Fault(
         "schedules repeat, burst, stop, and shift with summer time",
         (

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sqlalchemy import Row, text
 
 from dispatcher.domain.status import FINAL
-from tests.faults.cluster import NODES, Cluster
+from tests.faults.cluster import Cluster
 from tests.faults.injections import Injected
-from tests.faults.load import SECRET, Accepted, Load
+from tests.faults.load import SECRET, Accepted
 
 #: Database connections of a worker node at rest.
 _NODE_CONNECTIONS: Final = 4
@@ -27,6 +27,13 @@ LEFT JOIN (
     FROM job_event GROUP BY job_id
 ) AS e ON e.job_id = j.id
 """
+
+
+class Submitted(Protocol):
+    """Jobs to be audited: what was accepted, and the file that their playbooks wrote."""
+
+    accepted: list[Accepted]
+    witness: Path
 
 
 class Witness:
@@ -49,7 +56,7 @@ class Witness:
         return len(self.ends.get(word, ()))
 
 
-def audit(cluster: Cluster, load: Load, injected: list[Injected]) -> list[str]:
+def audit(cluster: Cluster, load: Submitted, injected: list[Injected]) -> list[str]:
     """Everything that is not as it must be, in words; call it when all jobs had time to end."""
     with cluster.engine.connect() as connection:
         rows = {row.id: row for row in connection.execute(text(_JOBS))}
@@ -133,7 +140,7 @@ def _faults_of_the_api(cluster: Cluster) -> Iterator[str]:
 def _connections(cluster: Cluster) -> Iterator[str]:
     with cluster.engine.connect() as connection:
         names = connection.scalars(text("SELECT application_name FROM pg_stat_activity")).all()
-    for node in NODES:
+    for node in cluster.nodes:
         count = sum(name.startswith(f"dispatcher-node {node}") for name in names)
         if count > _NODE_CONNECTIONS:
             yield f"node {node} has {count} database connections"

@@ -9,11 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from dispatcher import processes
@@ -27,23 +27,16 @@ from dispatcher.embedded.postgres import EmbeddedPostgres
 from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.errors import RunDirectoryError
 from dispatcher.secrets import make_key_file
-from dispatcher.settings import Settings, environment
 from tests.faults.disks import SmallDisks
+from tests.faults.kept_role import KeptRole, role_names
+from tests.moved_clock import move_clock
 from tests.nodes import free_port
-from tests.roles import ROOT, children_of, command_line, is_alive
+from tests.roles import children_of, command_line, is_alive
 from tests.tcp_proxy import TcpProxy
 from tests.waiting import wait_until
 from workers.run_dir import RunDir
 
 NODES: Final = ("n1", "n2")
-#: Module and arguments of each role.
-ROLES: Final = {
-    "api": ("dispatcher.api.serve",),
-    "beat": ("schedulers.passes.app", "beat"),
-    "control1": ("schedulers.passes.app", "control"),
-    "control2": ("schedulers.passes.app", "control"),
-    **{f"worker-{node}": ("workers.app", "worker") for node in NODES},
-}
 #: No outage may last longer than a node's lease minus its margin: that is another rule's case.
 SHORT: Final = {
     "manager_period": 2.0,
@@ -63,43 +56,22 @@ _GONE: Final = 15.0
 
 
 @dataclass
-class KeptRole:
-    """A role that somebody (here: this module) starts again when it ends, as systemd would."""
-
-    name: str
-    settings: Settings
-    log: Path
-    process: subprocess.Popen[bytes] | None = None
-    starts: int = 0
-    due: float = 0.0
-
-    def start(self) -> None:
-        """Start it, now."""
-        module, *arguments = ROLES[self.name]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, *arguments],
-                cwd=ROOT,
-                env={**os.environ, **environment(self.settings), "PYTHONPATH": str(ROOT)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self.starts += 1
-
-
-@dataclass
 class Cluster:
     """Servers, proxies in front of them, and roles that know only the proxies.
 
     Args:
         directory: of everything it keeps; short, and open to the server's account.
         chooses: picks the pauses before ended roles start again.
+        nodes: names of the worker nodes.
+        changes: settings that differ from :data:`SHORT`.
+        python: the interpreter of every role; playbooks run the ansible-playbook beside it.
     """
 
     directory: Path
     chooses: random.Random
+    nodes: Sequence[str] = NODES
+    changes: Mapping[str, object] = field(default_factory=dict)
+    python: str = sys.executable
     roles: dict[str, KeptRole] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,7 +105,7 @@ class Cluster:
             ),
             key_file=key_file,
             data_dir=self.directory / "shared",
-            **SHORT,
+            **{**SHORT, **self.changes},
         )
         #: Past the proxies: what is looked at is not what is broken.
         self.engine = make_engine(
@@ -145,13 +117,13 @@ class Cluster:
         with transaction(self.engine) as connection:
             self._token = create_token(connection, "faults")
         self._api_port = free_port()
-        for name in ROLES:
+        for name in role_names(self.nodes):
             self.roles[name] = self._role(name)
             self.roles[name].start()
         self._keeper.start()
         with self.client(patience=90) as client:
             wait_until(
-                lambda: len([node for node in client.nodes() if node.capacity]) == len(NODES),
+                lambda: len([node for node in client.nodes() if node.capacity]) == len(self.nodes),
                 what="every node takes jobs",
             )
 
@@ -164,9 +136,8 @@ class Cluster:
         if name.startswith("worker-"):
             changes |= {"node_name": name.removeprefix("worker-"), "stop_policy": "detach"}
             self.disks.mount(directory)
-        return KeptRole(
-            name, self.settings.model_copy(update=changes), self.directory / f"{name}.log"
-        )
+        settings = self.settings.model_copy(update=changes)
+        return KeptRole(name, settings, self.directory / f"{name}.log", self.python)
 
     def client(self, *, patience: float = 60.0) -> Client:
         """A client of the API; one for each thread."""
@@ -296,14 +267,7 @@ class Cluster:
 
     def set_clock(self, offset: float) -> None:
         """Move the database's clock, which every decision is made by, by some seconds."""
-        with transaction(self.engine) as connection:
-            connection.execute(
-                text(
-                    "CREATE OR REPLACE FUNCTION dispatcher_now() RETURNS timestamptz"
-                    " LANGUAGE sql VOLATILE PARALLEL SAFE"
-                    f" AS $$ SELECT clock_timestamp() + interval '{offset:.3f} s' $$"
-                )
-            )
+        move_clock(self.engine, offset)
 
 
 def _preloaded(agent: int) -> list[int]:

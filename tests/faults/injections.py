@@ -120,12 +120,7 @@ class Injector:
     def _restart(self, server: EmbeddedPostgres | EmbeddedValkey, longest: float) -> str:
         hard = self.chooses.random() < 0.5
         seconds = self.chooses.uniform(0, longest)
-        if hard:
-            _send(server.process.pid, signal.SIGKILL)
-        else:
-            server.process.stop()
-        time.sleep(seconds)
-        server.start()
+        restart(server, hard=hard, seconds=seconds)
         return (
             f"{server.process.name} {'kill -9' if hard else 'stopped'}, back after {seconds:.1f} s"
         )
@@ -211,6 +206,21 @@ _KINDS: Final[dict[str, tuple[Act, int]]] = {
     "fill disk": (Injector.fill_disk, 2),
     "move clock": (Injector.move_clock, 2),
 }
+
+
+def restart(server: EmbeddedPostgres | EmbeddedValkey, *, hard: bool, seconds: float) -> None:
+    """Stop a server and start it again; returns when it answers.
+
+    Args:
+        hard: with SIGKILL.
+        seconds: for which it is gone.
+    """
+    if hard:
+        _send(server.process.pid, signal.SIGKILL)
+    else:
+        server.process.stop()
+    time.sleep(seconds)
+    server.start()
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults.audit import audit
-from tests.faults.cluster import NODES, ROLES, Cluster
+from tests.faults.cluster import Cluster
 from tests.faults.injections import Injected, Injector
 from tests.faults.load import Load
 
@@ -62,7 +62,7 @@ def run(
     cluster = Cluster(directory, random.Random(seed))
     try:
         cluster.start()
-        say(f"{len(ROLES)} roles and {len(NODES)} nodes run")
+        say(f"{len(cluster.roles)} roles run, {len(cluster.nodes)} nodes among them")
         load = Load(cluster, seed)
         load.start()
         injector = Injector(cluster, random.Random(seed))

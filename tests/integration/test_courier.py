@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 import redis
+from sqlalchemy.engine import make_url
 
 from dispatcher import settings as settings_module
 from dispatcher.broker.celery_app import KEY_PREFIX, make_app
@@ -13,6 +14,7 @@ from dispatcher.broker.live import LiveListener, Notice
 from dispatcher.broker.messages import Manager, manager_queue, wake
 from dispatcher.broker.publish import Publisher
 from dispatcher.settings import Settings
+from tests.tcp_proxy import TcpProxy
 from tests.waiting import wait_until
 from workers.courier import Courier
 
@@ -42,6 +44,34 @@ def test_followers_hear_of_new_events_and_managers_are_woken(
     client = redis.Redis.from_url(settings.broker_url)
     assert client.llen(KEY_PREFIX + manager_queue(Manager.TASK)) == 1
     client.close()
+
+
+def test_a_subscription_whose_broker_is_gone_without_a_word_is_made_anew(
+    settings: Settings, broker_url: str
+) -> None:
+    """A balancer that keeps the client's side open: a reader alone would wait for ever."""
+    url = make_url(broker_url)
+    assert url.host is not None
+    assert url.port is not None
+    with TcpProxy((url.host, url.port)) as proxy:
+        through = url.set(port=proxy.port).render_as_string(hide_password=False)
+        app = make_app(settings.model_copy(update={"broker_url": through}), profile="worker")
+        app.conf.broker_transport_options["health_check_interval"] = 1
+        listener = LiveListener(app)
+        listener.start()
+        publisher = Publisher(make_app(settings, profile="publisher"))
+        try:
+            assert listener.wait_ready(20)
+            proxy.abandon()
+            with listener.subscribe(7) as notices:
+
+                def arrives() -> Notice | None:
+                    publisher.notify_live(7, 3, False)
+                    return notices.get(0.1)
+
+                assert wait_until(arrives) == Notice(3, False)
+        finally:
+            listener.stop()
 
 
 def test_a_broker_that_is_away_is_noticed_and_holds_up_nobody(settings: Settings) -> None:

@@ -96,6 +96,8 @@ class Route:
         template: path with ``{name}`` for a variable part.
         summary: for the page about the API.
         parameters: what the query may hold, for the same.
+        body: the JSON Schema of the body; None: none is read.
+        success: the word of an answer without a fault.
     """
 
     method: str
@@ -103,6 +105,8 @@ class Route:
     endpoint: Callable[[Call], Answer]
     summary: str
     parameters: tuple[str, ...] = ()
+    body: Mapping[str, Any] | None = None
+    success: str = "OK"
 
     def match(self, path: str) -> dict[str, str] | None:
         """The variable parts of a path; None if it is another route's."""

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from sqlalchemy import Connection
 
 from dispatcher import logs
 from dispatcher.actions.cancel import cancel_job
-from dispatcher.actions.launch import Launched, launch_run, prepare_run
 from dispatcher.api.v1 import old_runs
 from dispatcher.api.v1.call import Call, Route
 from dispatcher.api.v1.envelope import Answer, Refused
 from dispatcher.api.v1.raw_events import raw_event
-from dispatcher.api.v2.launching import launch_and_read
+from dispatcher.api.v1.starting import connection_of, start_run
 from dispatcher.db import run_summaries
-from dispatcher.db.run_summaries import ORGANIZATION, RunState
-from dispatcher.domain.launch import RunRequest
+from dispatcher.db.run_summaries import RunState
 from dispatcher.domain.outcome import FACTS
 from dispatcher.domain.runner_inventory import RunnerInventory, with_connection
-from dispatcher.errors import Conflict, InvalidRequest, NotCancelable, NotFound
+from dispatcher.errors import NotCancelable, NotFound
 
 log = logs.get(__name__)
 
@@ -68,56 +66,13 @@ def _start(call: Call, tags: tuple[str, ...]) -> Answer:
         raise Refused("INVALID", "the extra variables must be a JSON object")
     request = {
         "playbook": playbook,
-        "inventory": with_connection(inventory, _connection(call)),
+        "inventory": with_connection(inventory, connection_of(call)),
         "limit": limit or "",
         "extra_vars": dict(variables),
         "tags": tags,
         "check_mode": call.query.get("check", "").lower() == "true",
-        # as ansible-playbook itself, which the old service asked
-        "allow_no_hosts": True,
     }
-    try:
-        uuid = _launch(call, request, call.ground.bundle.digest())
-    except (Conflict, InvalidRequest) as error:
-        if not _is_of_the_bundle(error):
-            raise
-        uuid = _launch(call, request, call.ground.bundle.digest(again=True))
-    return Answer("STARTED", "running", {"play_uuid": str(uuid)})
-
-
-def _is_of_the_bundle(error: Conflict | InvalidRequest) -> bool:
-    """Whether it was removed since, or is older than the playbook."""
-    if isinstance(error, Conflict):
-        return error.code == "content_missing"
-    return list(error.fields) == ["playbook"]
-
-
-def _connection(call: Call) -> dict[str, str]:
-    """How hosts are reached, unless the inventory says so itself."""
-    options = call.ground.options
-    variables = {"ansible_user": options.target_user} if options.target_user else {}
-    if options.ssh_key.exists():
-        variables["ansible_ssh_private_key_file"] = str(options.ssh_key)
-    return variables
-
-
-def _launch(call: Call, fields: dict[str, Any], digest: str) -> UUID:
-    run = prepare_run(RunRequest(bundle_digest=digest, **fields))
-
-    def act(connection: Connection, principal: str, uuid: UUID) -> Launched:
-        run_summaries.ensure_organization(connection)
-        return launch_run(
-            connection,
-            run,
-            principal=principal,
-            uuid=uuid,
-            cipher=call.caller.services.cipher,
-            organization=ORGANIZATION,
-            summarized=True,
-        )
-
-    _, launched = launch_and_read(call.caller, act, lambda connection, job_id: job_id)
-    return launched.uuid
+    return start_run(call, request)
 
 
 def run_of(connection: Connection, call: Call) -> RunState | None:
@@ -183,13 +138,23 @@ def cancel(call: Call) -> Answer:
 
 ROUTES: Final = (
     Route("GET", "/api/v1/playbooks", list_playbooks, "The playbooks that can be run"),
-    Route("POST", "/api/v1/playbooks/{playbook}", start, "Run a playbook", _FILTERS),
+    Route(
+        "POST",
+        "/api/v1/playbooks/{playbook}",
+        start,
+        "Run a playbook",
+        _FILTERS,
+        body={"type": "object"},
+        success="STARTED",
+    ),
     Route(
         "POST",
         "/api/v1/playbooks/{playbook}/tags/{tags}",
         start_with_tags,
         "Run a playbook's tasks with these tags",
         _FILTERS,
+        body={"type": "object"},
+        success="STARTED",
     ),
     Route("GET", "/api/v1/playbooks/{uuid}", show, "The status of a run"),
     Route("DELETE", "/api/v1/playbooks/{uuid}", cancel, "Cancel a run"),

@@ -97,6 +97,19 @@ class RootDirectory:
         """
         return _text(self.inventory_file) or ""
 
+    def other_inventory(self, name: str) -> str | None:
+        """Text of a file of ``inventories``, whatever the name; None when there is none.
+
+        Raises:
+            Unreadable: no text.
+        """
+        directory = self.path / "inventories"
+        if not NAME.fullmatch(name) or not (directory / name).is_file():
+            return None
+        # a link may lead anywhere
+        inside = (directory / name).resolve().is_relative_to(directory.resolve())
+        return _text(directory / name) if inside else None
+
     def host_variables_file(self, host: str) -> Path:
         """Where the variables of a host are."""
         return self.project / "host_vars" / host

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from html import escape
 from typing import Final
 
 from dispatcher import __version__
-from dispatcher.api.v1 import events, inventory, metrics, playbooks, variables
+from dispatcher.api.v1 import events, inventory, metrics, playbooks, runs, variables
 from dispatcher.api.v1.call import Call, Route
+from dispatcher.api.v1.description import describe
 from dispatcher.api.v1.envelope import Answer
 
 
@@ -29,10 +31,17 @@ def page(call: Call) -> Answer:
     return Answer(page=(text, "text/html"))
 
 
+def description(call: Call) -> Answer:
+    """The OpenAPI description of this API."""
+    return Answer(page=(json.dumps(describe(ROUTES)), "application/json"))
+
+
 ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "/api", page, "The page about the API"),
+    Route("GET", "/api/v1/openapi.json", description, "The same for programs"),
     *playbooks.ROUTES,
     *events.ROUTES,
+    *runs.ROUTES,
     *inventory.ROUTES,
     *variables.ROUTES,
     *metrics.ROUTES,

@@ -18,6 +18,7 @@ from dispatcher.api.v1.options import Options
 from dispatcher.api.v1.root_bundle import RootBundle
 from dispatcher.api.v1.root_directory import RootDirectory
 from dispatcher.api.v1.routes import ROUTES
+from dispatcher.api.v1.tls import CERTIFIED
 from dispatcher.errors import ConfigurationError, DispatcherError
 
 _PREFIX: Final = "/api/v1"
@@ -62,7 +63,8 @@ class RunnerService:
         self, scope: Scope, client: str | None, headers: dict[str, str], body: bytes
     ) -> Answer:
         services = self._ground.services
-        principal = access.principal(services, client, headers)
+        certified = bool(scope.get("state", {}).get(CERTIFIED))
+        principal = access.principal(services, client, headers, certified=certified)
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         allowed = set()
         for route in ROUTES:

@@ -151,9 +151,9 @@ _HOST: Final = "/api/v1/hostvars/{host}/groups/{group}"
 _GROUP: Final = "/api/v1/groupvars/{group}"
 ROUTES: Final = (
     Route("GET", _HOST, show_host, "A host's variables"),
-    Route("POST", _HOST, set_host, "Set a host's variables", ("type",)),
+    Route("POST", _HOST, set_host, "Set a host's variables", ("type",), body={}),
     Route("DELETE", _HOST, remove_host, "Remove a host's variables"),
     Route("GET", _GROUP, show_group, "A group's variables"),
-    Route("POST", _GROUP, set_group, "Set a group's variables", ("type",)),
+    Route("POST", _GROUP, set_group, "Set a group's variables", ("type",), body={}),
     Route("DELETE", _GROUP, remove_group, "Remove a group's variables"),
 )

@@ -23,7 +23,7 @@ from dispatcher.api.v2.resource import (
     url_of,
 )
 from dispatcher.db import event_queries, job_queries
-from dispatcher.db.job_queries import JobState
+from dispatcher.db.job_state import JobState, read_state
 from dispatcher.db.listing import Condition, Listing
 from dispatcher.db.tables import job_event
 from dispatcher.errors import NotFound
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/api/v2/jobs", tags=["jobs"])
 
 
 def _existing(connection: Connection, job_id: int) -> JobState:
-    state = job_queries.read_state(connection, job_id)
+    state = read_state(connection, job_id)
     if state is None:
         raise NotFound
     return state

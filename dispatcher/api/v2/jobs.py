@@ -21,7 +21,7 @@ from dispatcher.api.v2.resource import (
     url_of,
 )
 from dispatcher.db import job_queries
-from dispatcher.db.job_queries import JobState
+from dispatcher.db.job_state import JobState, read_state
 from dispatcher.domain.outcome import FACTS, Outcome
 from dispatcher.domain.status import FINAL, Kind, Status
 from dispatcher.errors import NotFound
@@ -234,7 +234,7 @@ def state_of(caller: Caller, job_id: int) -> JobState:
         NotFound: there is no such job.
     """
     with caller.reading() as connection:
-        state = job_queries.read_state(connection, job_id)
+        state = read_state(connection, job_id)
     if state is None:
         raise NotFound
     return state

@@ -16,7 +16,7 @@ from dispatcher.api.auth import Caller, CallerParameter
 from dispatcher.api.v2.jobs import JobId, state_of
 from dispatcher.api.v2.resource import Row
 from dispatcher.db import event_queries
-from dispatcher.db.job_queries import JobState
+from dispatcher.db.job_state import JobState
 
 router = APIRouter(prefix="/api/v2/jobs", tags=["jobs"])
 

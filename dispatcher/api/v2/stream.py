@@ -24,8 +24,8 @@ from dispatcher.api.v2.event_models import StreamedEvent, render_streamed
 from dispatcher.api.v2.filters import read_integer
 from dispatcher.api.v2.jobs import JobId, explanation_of, state_of
 from dispatcher.api.v2.resource import Row
-from dispatcher.db import event_queries, job_queries
-from dispatcher.db.job_queries import JobState
+from dispatcher.db import event_queries
+from dispatcher.db.job_state import JobState, read_state
 from dispatcher.domain.outcome import FACTS
 from dispatcher.errors import InvalidRequest, Unavailable
 from dispatcher.metrics import STREAMS
@@ -93,7 +93,7 @@ class _Look:
 def _look(caller: Caller, job_id: int, before: _Look) -> _Look:
     """The status first, then the events; an end only when a final status was read before none."""
     with caller.reading() as connection:
-        state = job_queries.read_state(connection, job_id)
+        state = read_state(connection, job_id)
         if state is None:
             return replace(before, text="", more=False, end=True)  # past its retention
         rows = event_queries.read_following(connection, state.job_day, job_id, after=before.after)

@@ -272,7 +272,7 @@ def test_an_end_is_never_said_while_events_may_follow(
     api: Api, engine: Engine, job: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events and final status are committed together, between the two reads of a look."""
-    real = stream.job_queries.read_state
+    real = stream.read_state
     late: Iterator[None] = iter([None])
 
     def state_then_commit(connection: Any, job_id: int) -> Any:
@@ -283,7 +283,7 @@ def test_an_end_is_never_said_while_events_may_follow(
                 finish_job(other, job)
         return state
 
-    monkeypatch.setattr(stream.job_queries, "read_state", state_then_commit)
+    monkeypatch.setattr(stream, "read_state", state_then_commit)
     with following(api.http, job) as messages:
         seen = list(messages)
     assert _counters(seen) == [1, 2]

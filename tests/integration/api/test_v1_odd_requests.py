@@ -102,7 +102,7 @@ def test_odd_requests_are_answered_in_the_envelope(address: str, route: object) 
             answer = sent.getresponse()
             text = answer.read()
             what = f"{method} {path[:200]}: {answer.status} {text[:300]!r}"
-            if template in ("/api", "/metrics"):
+            if template in ("/api", "/metrics", "/api/v1/openapi.json"):
                 assert answer.status == 200, what
                 continue
             body = json.loads(text)

@@ -162,6 +162,18 @@ def test_switched_on_without_a_root_it_makes_one(settings: Settings, engine: Eng
         assert said(http.get(RUNS)) == (200, "OK", "0 playbook found", {"playbooks": []})
 
 
+def test_nothing_is_written_to_the_accounts_own_authorized_keys(
+    settings: Settings, engine: Engine, data_dir: Path
+) -> None:
+    home, root = data_dir / "home", data_dir / "fresh"
+    home.mkdir()
+    given = settings.model_copy(update={"v1_root": root, "log_level": "error"})
+    with as_process(given, engine, HOME=str(home)) as api:
+        assert said(api.anonymous.get(RUNS))[0] == 200
+    assert (root / "env" / "ssh_key").is_file()
+    assert list(home.iterdir()) == []
+
+
 def test_the_old_configuration_is_read_and_its_other_names_are_logged(
     settings: Settings, engine: Engine, root: Path
 ) -> None:
