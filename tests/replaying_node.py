@@ -66,12 +66,13 @@ def record(engine: Engine, uuid: str, *, pauses_in: str) -> Recording:
 
 
 class _Run:
-    """One run: its spool, and when its second part is due."""
+    """One run: its spool, when its second part is due, and whether something waits to be stored."""
 
     def __init__(self, job_id: int, recording: Recording, lasts: float, spool: Path) -> None:
         self.recording = recording
         self.due = clock.monotonic() + lasts
         self.ended = False
+        self.fresh = True
         spool.mkdir()
         self.spool = spool
         self._writer = SpoolWriter(spool)
@@ -83,7 +84,7 @@ class _Run:
             self._write(self.recording.events[self.recording.before :])
             self._writer.end(len(self.recording.events))
             self._writer.close()
-            self.ended = True
+            self.ended = self.fresh = True
 
     def _write(self, events: Sequence[SpooledEvent]) -> None:
         for event in events:
@@ -169,10 +170,11 @@ class ReplayingNode:
         """What has come since the last look, of all runs in one transaction, as a shipper does it."""
         for run in self._runs.values():
             run.go_on()
-        if not self._runs:
+        fresh = [pair for pair, run in self._runs.items() if run.fresh]
+        if not fresh:
             return
         with transaction(self._engine) as connection:
-            locked = event_store.lock_progress(connection, list(self._runs)).progress
+            locked = event_store.lock_progress(connection, fresh).progress
             cut = [(p, self._cut(p)) for p in locked]
             blocks = [(p, batch.lines) for p, batch in cut if batch.lines]
             event_store.copy_events(connection, blocks)
@@ -187,6 +189,8 @@ class ReplayingNode:
             )
             ended = [p for p, batch in cut if batch.total is not None]
             self._finish(connection, ended)
+        for progress in locked:
+            self._runs[progress.job_id, progress.dispatch_id].fresh = False
         for progress in ended:
             del self._runs[progress.job_id, progress.dispatch_id]
 
