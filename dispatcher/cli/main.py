@@ -32,6 +32,7 @@ COMMANDS = {
     "migrate-runner-service": "migrate_runner_service",
     "rotate-keys": "rotate_keys",
     "health": "health",
+    "doctor": "doctor",
     "api": "roles",
     "beat": "roles",
     "control": "roles",

@@ -252,7 +252,8 @@ class EmbeddedPostgres:
             ),
             # The socket's directory lets only root and the account through; peer adds that the
             # account (`nobody`, shared with other programs) cannot log in either.
-            "pg_hba.conf": "local all all peer map=dispatcher\n",
+            # replication: for pg_basebackup
+            "pg_hba.conf": "local all,replication all peer map=dispatcher\n",
             "pg_ident.conf": "".join(
                 f'dispatcher "{login}" {ROLE}\n' for login in (self._caller, *self._logins)
             ),
