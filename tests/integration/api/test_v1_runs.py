@@ -14,8 +14,8 @@ from sqlalchemy import Engine, insert, select, text
 from dispatcher.db import run_summaries
 from dispatcher.db import tables as t
 from dispatcher.settings import Settings
+from tests.acted_runs import finish, job_of, result, started, store, task
 from tests.factories import default_organization
-from tests.integration.api.test_v1_playbooks import finish, job_of, result, started, store, task
 from tests.runner_service import UNKNOWN, make_root, said, serving
 
 RUNS = "/api/v1/runs"
