@@ -29,8 +29,8 @@ up: $(STAMP) ## start the embedded stack in the foreground
 test: $(STAMP) ## the whole test suite on its own embedded servers
 	$(BIN)/python -m pytest -m 'not apt' -n 2 --dist loadfile --no-loadscope-reorder
 
-test-apt: $(STAMP) ## tests against RabbitMQ, pgbouncer and nginx from apt
-	@for tool in rabbitmq-server pgbouncer nginx; do PATH=$$PATH:/usr/sbin command -v $$tool >/dev/null || { echo "make: $$tool is missing (Debian: apt install rabbitmq-server pgbouncer nginx)" >&2; exit 2; }; done
+test-apt: $(STAMP) ## tests against RabbitMQ, pgbouncer, nginx and sudo from apt
+	@for tool in rabbitmq-server pgbouncer nginx sudo; do PATH=$$PATH:/usr/sbin command -v $$tool >/dev/null || { echo "make: $$tool is missing (Debian: apt install rabbitmq-server pgbouncer nginx sudo)" >&2; exit 2; }; done
 	$(BIN)/python -m pytest -m apt
 
 check: $(STAMP) ## formatting, lint, types, import contracts

@@ -28,6 +28,8 @@ _STOP: Final = ((signal.SIGTERM, 20.0), (signal.SIGKILL, 5.0))
 def start_in_background(settings: Settings) -> StackState:
     """Start ``dispatcher up`` as a process of its own, and wait until it is ready.
 
+    Whoever is interrupted while waiting leaves no stack behind.
+
     Raises:
         ConfigurationError: it ended before; with its last words.
     """
@@ -43,15 +45,29 @@ def start_in_background(settings: Settings) -> StackState:
             stderr=output,
             start_new_session=True,
         )
-    while process.poll() is None:
-        state = running_stack(settings.data_dir)
-        if state is not None and state.up.pid == process.pid and state.phase == "ready":
-            return state
-        clock.sleep(_LOOK)
+    try:
+        while process.poll() is None:
+            state = running_stack(settings.data_dir)
+            if state is not None and state.up.pid == process.pid and state.phase == "ready":
+                return state
+            clock.sleep(_LOOK)
+    except BaseException:
+        _end(process)
+        raise
     with log.open("rb") as file:
         file.seek(said_before)
         lines = file.read().decode(errors="replace").splitlines()
     raise ConfigurationError(lines[-1] if lines else f"dispatcher up ended; see {log}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for number, seconds in _STOP:
+        process.send_signal(number)
+        try:
+            process.wait(seconds)
+            return
+        except subprocess.TimeoutExpired:
+            continue
 
 
 def stop_stack(data_dir: Path) -> bool:

@@ -114,6 +114,21 @@ def test_up_status_a_second_node_and_down(own_dir: Path) -> None:
     assert "nothing runs" in again.stderr
 
 
+def test_an_interrupted_start_in_the_background_leaves_nothing(own_dir: Path) -> None:
+    start = subprocess.Popen(
+        [sys.executable, "-P", "-m", "dispatcher.cli.main", "up", "--detach", "--port", "0"],
+        env=os.environ | {"DISPATCHER_DATA_DIR": str(own_dir), "DISPATCHER_NODE_NAME": "n1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_until(lambda: running_stack(own_dir), timeout=60, what="the stack starts")
+    start.send_signal(signal.SIGINT)
+    _, said = start.communicate(timeout=60)
+    assert start.returncode not in (0, None), said
+    assert processes_on(own_dir) == {}
+    assert running_stack(own_dir) is None
+
+
 def test_a_running_job_outlives_a_killed_up_and_ends_under_the_next_one(
     own_dir: Path, tmp_path: Path
 ) -> None:
