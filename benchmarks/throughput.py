@@ -44,7 +44,10 @@ def _ours(stack: RunningStack, play: Path) -> float:
     with stack.client() as client:
         began = perf_counter()
         jobs = [stack.launch(client, bundle).id for _ in range(JOBS)]
-        statuses = stack.wait(client, jobs, timeout=300)
+        statuses: dict[int, str] = {}
+        for job in jobs:
+            # one after another: looking at all of them all the time takes a core
+            statuses |= stack.wait(client, [job], timeout=300)
         seconds = perf_counter() - began
     assert set(statuses.values()) == {"successful"}, statuses
     return seconds

@@ -34,6 +34,8 @@ _LOOK: Final = 0.1
 _READY: Final = 90.0
 #: Seconds that roles have between SIGTERM and SIGKILL; the servers need up to 3 more.
 _ROLES_STOP: Final = 5.5
+#: Seconds in which a killed process must be gone; one that waits for a disk may need longer.
+_REST_KILLED: Final = 5.0
 _LOGS_LOOKED_AT: Final = 60.0
 
 Roles = Callable[[Settings, str], Sequence[Role]]
@@ -207,15 +209,17 @@ class Stack:
         for role in self._roles:
             if role.running():
                 self._say(f"{role.role.name} does not end; it is killed")
-        deadline = clock.monotonic() + 1.0
-        while clock.monotonic() < deadline:
-            left = {each.pid for each in descendants(os.getpid())} - self._servers.pids()
-            if not left:
-                return
+        deadline = clock.monotonic() + _REST_KILLED
+        while left := {each.pid for each in descendants(os.getpid())} - self._servers.pids():
+            # all before one is waited for: hundreds of them keep a machine busy
             for pid in left:
                 if (found := ProcessMark.of(pid)) is not None:
-                    found.stop([(signal.SIGKILL, 0.05)])
+                    found.stop([(signal.SIGKILL, 0.0)])
             self._reap()
+            if clock.monotonic() > deadline:
+                self._say(f"{len(left)} processes below it cannot be killed")
+                return
+            clock.sleep(0.02)
 
     def _reap(self) -> None:
         """Reap orphans that came to this process, after a look at its own children."""

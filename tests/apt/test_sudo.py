@@ -127,8 +127,8 @@ def test_sudo_gets_the_password_that_it_asks_for_and_nobody_else_does(
     assert "I am root and asked with $encrypted$" in said
     assert PASSWORD not in said + node.log()
     left = [path for path in node.data_dir.rglob("*") if path.is_file() and _holds(path)]
-    # the bundle is the playbook itself, which says the word
-    assert [path for path in left if "content" not in path.parts] == []
+    # the content cache has the playbook itself, which says the word
+    assert [path for path in left if "cache" not in path.parts] == []
 
 
 def _holds(path: Path) -> bool:
