@@ -184,11 +184,13 @@ def _active(connection: Connection) -> tuple[ActiveJob, ...]:
         )
     ).all()
     return (
+        # by position and with every default said: half the time of a call by name
         *[
-            ActiveJob(
-                *(id, Kind.PLAYBOOK, _STATUSES[status], tenant, node, group, impact, forks),
-                created=created,
-                job_template_id=template,
+            ActiveJob._make(
+                (
+                    *(id, Kind.PLAYBOOK, _STATUSES[status], tenant, node, group, impact, forks),
+                    *("none", (), created, template, None, None, None, None, True),
+                )
             )
             for id, status, tenant, node, group, impact, forks, created, template in plain
         ],
