@@ -55,7 +55,8 @@ _HOLDS: Final[Mapping[Kind, Callable[[Job, bool], Things]]] = {
         ("source", job.inventory_source_id),
         ("inventory", job.inventory_id),
     ),
-    Kind.PLAYBOOK: lambda job, alone: (("template", job.job_template_id if alone else None),),
+    # not one thing of none: ten thousand may run
+    Kind.PLAYBOOK: lambda job, alone: (("template", job.job_template_id),) if alone else (),
     Kind.WORKFLOW: lambda job, alone: (
         ("workflow template", job.workflow_job_template_id if alone else None),
         ("slices of template", job.job_template_id if alone else None),
@@ -77,7 +78,7 @@ def holds(job: Job) -> tuple[Thing, ...]:
 
 
 def _those_that_are(things: Things) -> tuple[Thing, ...]:
-    return tuple([(name, which) for name, which in things if which is not None])
+    return tuple([(name, which) for name, which in things if which is not None]) if things else ()
 
 
 @dataclass(slots=True)

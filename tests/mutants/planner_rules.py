@@ -19,7 +19,7 @@ TASK_MUTANTS: list[Mutant] = [
         ),
         (
             "a running playbook does not block updates of its project",
-            '(("template", job.job_template_id if alone else None),),',
+            '(("template", job.job_template_id),) if alone else (),',
             '(("template", job.job_template_id if alone else None), ("project", job.project_id)),',
         ),
         (
@@ -39,7 +39,7 @@ TASK_MUTANTS: list[Mutant] = [
         ),
         (
             "playbook job that may run beside others blocks none",
-            '(("template", job.job_template_id if alone else None),)',
+            '(("template", job.job_template_id),) if alone else ()',
             '(("template", job.job_template_id),)',
         ),
         (
