@@ -8,7 +8,9 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
+from dispatcher.db import node_queries
 from dispatcher.domain.diagnosis import DatabaseFacts, LostRun, NodeFacts
+from dispatcher.domain.node_state import errors_of
 
 #: pg_stat_activity counts client backends only: the server's own have places of their own.
 _SERVER: Final = text("""
@@ -18,14 +20,6 @@ _SERVER: Final = text("""
            current_setting('fsync')::boolean,
            (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),
            current_setting('max_connections')::integer
-""")
-_NODES: Final = text("""
-    SELECT node.name, coalesce(node_lease.state, 'left'),
-           CASE WHEN NOT node.enabled THEN 'disabled' WHEN node.draining THEN 'drained'
-                WHEN NOT node.accepting THEN node.not_accepting_reason ELSE '' END,
-           node.version
-    FROM node LEFT JOIN node_lease ON node_lease.node_id = node.id
-    WHERE node.removed IS NULL ORDER BY node.name
 """)
 _WAITING: Final = text("""
     SELECT count(*) FROM job WHERE status = 'waiting'
@@ -48,7 +42,10 @@ def database_facts(connection: Connection) -> DatabaseFacts:
 
 def node_facts(connection: Connection) -> list[NodeFacts]:
     """Every node that was not removed."""
-    return [NodeFacts(*row) for row in connection.execute(_NODES)]
+    return [
+        NodeFacts(row["name"], errors_of(row), row["version"])
+        for row in node_queries.read_nodes(connection)
+    ]
 
 
 def waiting_long(connection: Connection, seconds: float) -> int:

@@ -67,13 +67,11 @@ class NodeFacts:
     """A node as its row says.
 
     Attributes:
-        state: ``alive``, ``suspect``, ``lost`` or ``left``.
         trouble: why it takes no jobs; empty when it does.
         version: of its package.
     """
 
     name: str
-    state: str
     trouble: str
     version: str
 
@@ -130,22 +128,19 @@ def check_clock(seconds: float) -> Finding:
     Args:
         seconds: positive when this machine's is ahead.
     """
-    level = (
-        Level.OK
-        if abs(seconds) < CLOCK_CLOSE
-        else Level.WARNING
-        if abs(seconds) < CLOCK_FAR
-        else Level.ERROR
-    )
+    level = Level.OK
+    if abs(seconds) >= CLOCK_FAR:
+        level = Level.ERROR
+    elif abs(seconds) >= CLOCK_CLOSE:
+        level = Level.WARNING
     return Finding(level, "clock", f"this machine's is {seconds:+.3f} s from the database's")
 
 
 def check_nodes(nodes: Sequence[NodeFacts], version: str) -> Iterator[Finding]:
     """Which nodes take no jobs, and why; which run another version than this package's."""
-    troubled = [node for node in nodes if node.state != "alive" or node.trouble]
+    troubled = [node for node in nodes if node.trouble]
     for node in troubled:
-        words = f"{node.name} is {node.state}" + (f": {node.trouble}" if node.trouble else "")
-        yield Finding(Level.WARNING, "nodes", words)
+        yield Finding(Level.WARNING, "nodes", f"{node.name}: {node.trouble}")
     others = [f"{n.name} ({n.version})" for n in nodes if n.version and n.version != version]
     if others:
         yield Finding(Level.WARNING, "nodes", f"not version {version}: {_listed(others)}")

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from dispatcher.api.v2.resource import Row
+from collections.abc import Mapping
+from typing import Any
+
 from dispatcher.domain.capacity import node_capacity
+
+#: Columns of a node, its lease's state among them.
+Row = Mapping[Any, Any]
 
 
 def capacity_of(row: Row) -> int:

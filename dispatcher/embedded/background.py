@@ -13,6 +13,7 @@ from dispatcher import clock
 from dispatcher import settings as settings_module
 from dispatcher.embedded.left_overs import stop_left_overs
 from dispatcher.embedded.postgres import EmbeddedPostgres
+from dispatcher.embedded.processes import ProcessMark
 from dispatcher.embedded.state import StackState, UpLock, make_data_dir, running_stack
 from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.errors import ConfigurationError
@@ -52,22 +53,13 @@ def start_in_background(settings: Settings) -> StackState:
                 return state
             clock.sleep(_LOOK)
     except BaseException:
-        _end(process)
+        if (mark := ProcessMark.of(process.pid)) is not None:
+            mark.stop(_STOP)
         raise
     with log.open("rb") as file:
         file.seek(said_before)
         lines = file.read().decode(errors="replace").splitlines()
     raise ConfigurationError(lines[-1] if lines else f"dispatcher up ended; see {log}")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    for number, seconds in _STOP:
-        process.send_signal(number)
-        try:
-            process.wait(seconds)
-            return
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def stop_stack(data_dir: Path) -> bool:

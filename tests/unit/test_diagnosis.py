@@ -74,19 +74,19 @@ def test_a_clock_is_near_off_or_wrong(level: Level, seconds: tuple[float, ...]) 
 
 def test_each_node_that_takes_no_jobs_is_named_with_its_reason() -> None:
     nodes = [
-        NodeFacts("n1", "alive", "", "1.0"),
-        NodeFacts("n2", "alive", "the disk is full", "1.0"),
-        NodeFacts("n3", "lost", "", "0.9"),
+        NodeFacts("n1", "", "1.0"),
+        NodeFacts("n2", "the disk is full", "1.0"),
+        NodeFacts("n3", "it counts as lost", "0.9"),
     ]
     assert [(f.level, f.words) for f in check_nodes(nodes, "1.0")] == [
-        (Level.WARNING, "n2 is alive: the disk is full"),
-        (Level.WARNING, "n3 is lost"),
+        (Level.WARNING, "n2: the disk is full"),
+        (Level.WARNING, "n3: it counts as lost"),
         (Level.WARNING, "not version 1.0: n3 (0.9)"),
         (Level.OK, "1 of 3 take jobs"),
     ]
 
 
-@pytest.mark.parametrize("nodes", [[], [NodeFacts("n1", "alive", "drained", "1.0")]])
+@pytest.mark.parametrize("nodes", [[], [NodeFacts("n1", "it is being drained", "1.0")]])
 def test_no_node_that_takes_jobs_is_an_error(nodes: list[NodeFacts]) -> None:
     assert list(check_nodes(nodes, "1.0"))[-1].level is Level.ERROR
 

@@ -18,7 +18,7 @@ from dispatcher.api.v1.raw_events import raw_event
 from dispatcher.api.v1.starting import connection_of, start_run
 from dispatcher.db import run_summaries
 from dispatcher.db.run_summaries import RunState
-from dispatcher.domain.outcome import FACTS
+from dispatcher.domain.outcome import FACTS, Outcome
 from dispatcher.domain.runner_inventory import RunnerInventory, with_connection
 from dispatcher.errors import NotCancelable, NotFound
 
@@ -102,7 +102,7 @@ def show(call: Call) -> Answer:
         "ok": run.ok,
         "failures": {row["host_name"]: raw_event(row, call.parts["uuid"]) for row in failures},
     }
-    return Answer("OK", word_of(run), data)
+    return Answer("OK", word_of(run.outcome), data)
 
 
 def _show_old(call: Call) -> Answer:
@@ -114,9 +114,9 @@ def _show_old(call: Call) -> Answer:
     return Answer("OK", old_runs.word_of(directory))
 
 
-def word_of(run: RunState) -> str:
+def word_of(outcome: Outcome | None) -> str:
     """The old service's word; clients read any other as a failure, so waiting is running."""
-    return "running" if run.outcome is None else FACTS[run.outcome].v1
+    return "running" if outcome is None else FACTS[outcome].v1
 
 
 def cancel(call: Call) -> Answer:

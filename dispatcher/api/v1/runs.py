@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping
 
 from dispatcher.api.v1.call import Call, Route
 from dispatcher.api.v1.envelope import Answer, Refused
-from dispatcher.api.v1.playbooks import run_of
+from dispatcher.api.v1.playbooks import run_of, word_of
 from dispatcher.api.v1.run_body import RunBody, read_body
 from dispatcher.api.v1.starting import start_run
 from dispatcher.db import event_queries, run_list, run_summaries
@@ -67,8 +67,7 @@ def _outcomes(word: str | None) -> Collection[Outcome | None]:
         return ()
     if word not in _WORDS:
         raise Refused("INVALID", f"status must be one of {','.join(_WORDS)}")
-    ended = [outcome for outcome, facts in FACTS.items() if facts.v1 == word]
-    return [None] if word == "running" else ended
+    return [outcome for outcome in (None, *FACTS) if word_of(outcome) == word]
 
 
 def _shown(row: RowMapping) -> dict[str, Any]:
@@ -76,7 +75,7 @@ def _shown(row: RowMapping) -> dict[str, Any]:
     return {
         "play_uuid": str(row["uuid"]),
         "playbook": row["playbook"],
-        "status": "running" if outcome is None else FACTS[Outcome(outcome)].v1,
+        "status": word_of(outcome and Outcome(outcome)),
         "state": row["status"],
         "outcome": outcome,
         "launched_by": row["launched_by"],

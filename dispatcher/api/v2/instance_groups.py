@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 from dispatcher.actions import save_instance_group as save
 from dispatcher.api.v2 import instances, objects
 from dispatcher.api.v2.instances import INSTANCE
-from dispatcher.api.v2.nodes import capacity_of, percent_remaining
 from dispatcher.api.v2.resource import Row, url_of
 from dispatcher.broker.messages import Owed
 from dispatcher.db import node_queries
+from dispatcher.domain.node_state import capacity_of, percent_remaining
 
 
 class InstanceGroup(BaseModel):

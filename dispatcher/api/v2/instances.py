@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from dispatcher.actions import save_node as save
 from dispatcher.api.v2 import objects
-from dispatcher.api.v2.nodes import capacity_of, errors_of, percent_remaining, takes_jobs
 from dispatcher.api.v2.resource import Row, url_of
 from dispatcher.broker.messages import Owed
 from dispatcher.db import node_queries
+from dispatcher.domain.node_state import capacity_of, errors_of, percent_remaining, takes_jobs
 
 
 class Instance(BaseModel):

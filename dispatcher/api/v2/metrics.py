@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Connection
 
 from dispatcher.api.auth import CallerParameter
-from dispatcher.api.v2.nodes import capacity_of, takes_jobs
 from dispatcher.db import node_queries, queue_stats
+from dispatcher.domain.node_state import capacity_of, takes_jobs
 from dispatcher.health import metrics_text
 
 router = APIRouter(prefix="/api/v2/metrics", tags=["cluster"])

@@ -11,8 +11,8 @@ from pydantic import BaseModel, Field
 
 from dispatcher import __version__
 from dispatcher.api.services import ServicesParameter
-from dispatcher.api.v2.nodes import capacity_of
 from dispatcher.db import node_queries
+from dispatcher.domain.node_state import capacity_of
 
 router = APIRouter(prefix="/api/v2/ping", tags=["cluster"])
 
