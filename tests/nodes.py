@@ -282,6 +282,17 @@ def claimed_job(
     return job_id, dispatch_id
 
 
+def output(engine: Engine, job_id: int) -> str:
+    """What a job has printed, and all that its events hold besides."""
+    with engine.connect() as connection:
+        rows = connection.execute(
+            select(t.job_event.c.stdout, t.job_event.c.event_data).where(
+                t.job_event.c.job_id == job_id
+            )
+        )
+        return "\n".join(f"{row.stdout}\n{row.event_data}" for row in rows)
+
+
 def job_row(engine: Engine, job_id: int) -> Any:
     """A job's row as it is now."""
     with engine.connect() as connection:

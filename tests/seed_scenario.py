@@ -60,6 +60,7 @@ FAILED: Final = {"ok": 1, "failed": 1, "skipped": 1, "task": "fail", "last_task_
 #: Every so many plays fail.
 _FAILS_EVERY: Final = 5
 _POSTS_AT_ONCE: Final = 10
+_HOUR: Final = 3600.0
 
 
 @dataclass(frozen=True)
@@ -321,6 +322,17 @@ class Scenario:
             return found
         self.tally.complain(f"{call}: {given} {found[0]}")
         return None
+
+
+def exact_summaries(scenario: Scenario, engine: Engine) -> dict[str, int]:
+    """How many summaries are exact when all have ended, and an hour of the moved clock later."""
+    found = {"at the end": scenario.check_all("at the end")}
+    move_clock_on(engine, _HOUR)
+    try:
+        found["an hour later"] = scenario.check_all("an hour later")
+    finally:
+        move_clock_on(engine, 0)
+    return found
 
 
 def move_clock_on(engine: Engine, seconds: float) -> None:

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Engine, select
 
 from dispatcher.actions.save_credential import create_credential
-from dispatcher.db import tables as t
 from dispatcher.db.credential_rows import note_credentials
 from dispatcher.db.engine import make_engine
 from dispatcher.embedded.valkey import EmbeddedValkey
@@ -20,7 +18,7 @@ from dispatcher.secrets import Cipher
 from examples.host_install.ssh_hosts import SshHost, running_hosts
 from tests.databases import Databases
 from tests.factories import default_organization
-from tests.nodes import NodeUnderTest, agent_alone, wait_final, waiting_job
+from tests.nodes import NodeUnderTest, agent_alone, output, wait_final, waiting_job
 
 PASSWORD = "correct-horse-4711"
 PLAY = f"""
@@ -104,19 +102,9 @@ def outcome_of(
         note_credentials(connection, [(job, credential, "sudo")])
     node.hand_over((job, dispatch))
     row = wait_final(engine, job)
-    said = output_of(engine, job)
+    said = output(engine, job)
     engine.dispose()
     return row.status, said
-
-
-def output_of(engine: Engine, job: int) -> str:
-    with engine.connect() as connection:
-        found = connection.execute(
-            select(t.job_event.c.stdout, t.job_event.c.event_data).where(
-                t.job_event.c.job_id == job
-            )
-        )
-        return "\n".join(f"{row.stdout} {row.event_data}" for row in found)
 
 
 def test_sudo_gets_the_password_that_it_asks_for_and_nobody_else_does(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +12,9 @@ from dispatcher.actions.decide_approval import ApprovalRow, decide_approval, mak
 from dispatcher.broker.messages import Manager
 from dispatcher.db.engine import transaction
 from dispatcher.errors import InvalidRequest, NotFound
-from dispatcher.settings import Settings
 from schedulers.passes.manager_pass import Runner
 from tests.factories import default_organization, make_job
-from tests.passes import job_row, lease_row, runner
+from tests.passes import job_row, lease_row
 from tests.racing import at_once
 from tests.workflows import (
     asks,
@@ -28,12 +26,6 @@ from tests.workflows import (
     settle,
     touches,
 )
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 def make_approval(connection: Connection, timeout: int = 0) -> int:

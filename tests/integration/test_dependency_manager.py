@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from sqlalchemy import Connection, Engine, insert, select, text
 
 from dispatcher.actions.launch_update import launch_inventory_update
 from dispatcher.broker.messages import Manager
 from dispatcher.db import tables as t
-from dispatcher.settings import Settings
 from schedulers.passes.manager_pass import Runner
 from tests.factories import finish_job, make_job, make_node
-from tests.passes import changed, job_row, runner
+from tests.passes import changed, job_row
 from tests.templates import make_inventory, make_project, make_source, updated
 
 DEPENDENCY, TASK = Manager.DEPENDENCY, Manager.TASK
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 def _job(

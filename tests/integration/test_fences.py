@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,12 +28,6 @@ from tests.templates import make_inventory, make_project, make_template
 from workers.finish import after_final
 
 TASK = Manager.TASK
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 def test_a_pass_that_is_killed_loses_no_more_than_the_window_in_hand(

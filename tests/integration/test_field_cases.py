@@ -6,10 +6,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from sqlalchemy import Engine
 
 from dispatcher.actions.launch import launch_run
@@ -17,25 +14,12 @@ from dispatcher.actions.save_node import change_node
 from dispatcher.broker.messages import Manager
 from dispatcher.db.engine import transaction
 from dispatcher.domain.launch import RunRequest
-from dispatcher.secrets import Cipher, make_key_file
-from dispatcher.settings import Settings
+from dispatcher.secrets import Cipher
 from schedulers.passes.manager_pass import Runner
 from tests.factories import finish_job, make_node, store_bundle
-from tests.passes import changed, job_row, runner
+from tests.passes import changed, job_row
 
 TASK = Manager.TASK
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
-
-
-@pytest.fixture
-def cipher(tmp_path: Path) -> Cipher:
-    make_key_file(tmp_path / "cluster.key")
-    return Cipher(tmp_path / "cluster.key")
 
 
 def launched(engine: Engine, cipher: Cipher, inventory: str, host_lock: str = "none") -> int:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import Connection, Engine, text
 
@@ -12,15 +10,9 @@ from dispatcher.domain.outcome import Outcome
 from dispatcher.settings import Settings
 from schedulers.passes.manager_pass import Runner
 from tests.factories import make_job, make_node
-from tests.passes import changed, job_row, lease_row, runner
+from tests.passes import changed, job_row, lease_row
 
 TASK = Manager.TASK
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 def earlier(connection: Connection, column: str, seconds: float, job_id: int) -> None:

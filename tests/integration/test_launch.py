@@ -30,12 +30,6 @@ INVENTORY = "web1\nweb2\nweb3\n"
 
 
 @pytest.fixture
-def cipher(tmp_path: Path) -> Cipher:
-    make_key_file(tmp_path / "cluster.key")
-    return Cipher(tmp_path / "cluster.key")
-
-
-@pytest.fixture
 def request_(engine: Engine) -> RunRequest:
     with transaction(engine) as connection:
         digest = store_bundle(connection, {"site.yml": "- hosts: all\n"})
@@ -299,13 +293,13 @@ def test_a_refused_request_does_not_use_its_key_up(
 
 
 def test_a_rotated_key_file_still_recognizes_a_request_with_secrets(
-    connection: Connection, request_: RunRequest, cipher: Cipher, tmp_path: Path
+    connection: Connection, request_: RunRequest, cipher: Cipher, data_dir: Path
 ) -> None:
     request = dataclasses.replace(request_, secret_vars={"password": "x"})
     first = launch(connection, request, cipher, idempotency_key="k1")
-    key_file = tmp_path / "cluster.key"
-    make_key_file(tmp_path / "new.key")
-    key_file.write_bytes((tmp_path / "new.key").read_bytes() + key_file.read_bytes())
+    key_file = data_dir / "cluster.key"
+    make_key_file(data_dir / "new.key")
+    key_file.write_bytes((data_dir / "new.key").read_bytes() + key_file.read_bytes())
     again = launch(connection, request, Cipher(key_file), idempotency_key="k1")
     assert (again.job_id, again.created) == (first.job_id, False)
 

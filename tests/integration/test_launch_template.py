@@ -17,15 +17,9 @@ from dispatcher.actions.launched import Launched
 from dispatcher.broker.messages import Manager
 from dispatcher.db import tables as t
 from dispatcher.errors import Conflict, InvalidRequest, NotFound
-from dispatcher.secrets import Cipher, make_key_file
+from dispatcher.secrets import Cipher
 from tests.factories import default_group, default_organization
 from tests.templates import make_inventory, make_project, make_template, updated
-
-
-@pytest.fixture
-def cipher(data_dir: Any) -> Cipher:
-    make_key_file(data_dir / "cluster.key")
-    return Cipher(data_dir / "cluster.key")
 
 
 def _job(connection: Connection, job_id: int) -> Any:

@@ -38,6 +38,7 @@ from tests.nodes import (
     agent_alone,
     counters,
     job_row,
+    output,
     paced,
     wait_final,
     waiting_job,
@@ -109,16 +110,6 @@ def started(
         note_credentials(connection, [(job_id, each, f"name of {each}") for each in credentials])
     node.hand_over((job_id, dispatch_id))
     return job_id, dispatch_id
-
-
-def output(engine: Engine, job_id: int) -> str:
-    with engine.connect() as connection:
-        rows = connection.execute(
-            select(t.job_event.c.stdout, t.job_event.c.event_data).where(
-                t.job_event.c.job_id == job_id
-            )
-        )
-        return "\n".join(f"{row.stdout}\n{row.event_data}" for row in rows)
 
 
 def holding(directory: Path, *secrets: str) -> list[Path]:

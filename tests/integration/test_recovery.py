@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -20,12 +19,6 @@ from tests.factories import make_job, make_node, store_bundle
 from tests.passes import changed, job_row, runner, submitted
 
 RECOVERY = Manager.RECOVERY
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 def age(connection: Connection, job_id: int, seconds: float) -> None:

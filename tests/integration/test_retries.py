@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,28 +16,15 @@ from dispatcher.db.credential_rows import note_credentials
 from dispatcher.db.engine import transaction
 from dispatcher.db.job_moves.retries import FRESH
 from dispatcher.domain.outcome import Outcome
-from dispatcher.secrets import Cipher, make_key_file
-from dispatcher.settings import Settings
+from dispatcher.secrets import Cipher
 from schedulers.core.decision import FinishLost
 from schedulers.passes import apply_recovery
 from schedulers.passes.manager_pass import Runner
 from tests.factories import make_job, make_node, store_bundle
-from tests.passes import changed, job_row, runner
+from tests.passes import changed, job_row
 from tests.templates import make_inventory, make_project, make_template, updated
 from tests.workflows import launch, moves, nodes_of, settle
 from tests.workflows import make_template as make_workflow
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
-
-
-@pytest.fixture
-def cipher(tmp_path: Path) -> Cipher:
-    make_key_file(tmp_path / "cluster.key")
-    return Cipher(tmp_path / "cluster.key")
 
 
 def lose(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,6 @@ from tests.passes import (
 )
 
 TASK = Manager.TASK
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 def test_pending_jobs_wait_on_a_node_that_has_their_message(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,23 +17,16 @@ from dispatcher.db import job_moves
 from dispatcher.db.engine import transaction
 from dispatcher.db.workflow_touches import touch_workflows_of
 from dispatcher.domain.outcome import Outcome
-from dispatcher.settings import Settings
 from schedulers.core.decision import Fail, FinishLost, Strike
 from schedulers.passes import apply, apply_recovery
 from schedulers.passes.manager_pass import Runner
 from tests import templates
 from tests.factories import make_job, make_node
-from tests.passes import job_row, runner
+from tests.passes import job_row
 from tests.workflows import asks, launch, make_template, moves, nodes_of, settle, touches
 from workers.finish import after_final
 
 WORKFLOW = Manager.WORKFLOW
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 def site(connection: Connection, **columns: Any) -> int:

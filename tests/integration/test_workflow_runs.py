@@ -30,7 +30,7 @@ from schedulers.core.decision import Spawn
 from schedulers.passes import apply_workflows
 from schedulers.passes.manager_pass import Runner
 from schedulers.passes.spawn_nodes import spawn
-from tests.passes import changed, job_row, runner, statuses
+from tests.passes import changed, job_row, statuses
 from tests.racing import at_once
 from tests.roles import ROOT
 from tests.workflows import (
@@ -46,12 +46,6 @@ from tests.workflows import (
 )
 
 WORKFLOW = Manager.WORKFLOW
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 @pytest.fixture(autouse=True)

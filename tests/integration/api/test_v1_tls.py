@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -29,13 +30,13 @@ class Server:
     port: int
     certificates: Path
 
-    def get(self, certificate: str | None, **options: object) -> httpx.Response:
+    def get(self, certificate: str | None, **options: Any) -> httpx.Response:
         """A call over v1's port, with this file as the client's certificate."""
         context = ssl.create_default_context(cafile=self.certificates / "ca.pem")
         if certificate is not None:
             context.load_cert_chain(self.certificates / certificate)
         url = f"https://127.0.0.1:{self.port}{RUNS}"
-        return httpx.get(url, verify=context, trust_env=False, **options)  # type: ignore[arg-type]
+        return httpx.get(url, verify=context, trust_env=False, **options)
 
 
 @pytest.fixture(scope="module")

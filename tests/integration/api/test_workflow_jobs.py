@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from sqlalchemy import Engine, text
 
 from dispatcher.db.engine import transaction
-from dispatcher.settings import Settings
 from schedulers.passes.manager_pass import Runner
 from tests.api_server import Api
 from tests.integration.api.conftest import woken
-from tests.passes import runner
 from tests.workflows import asks, make_template, moves, nests, settle
 
 WORKFLOWS = "/api/v2/workflow_job_templates/"
-
-
-@pytest.fixture
-def running(settings: Settings) -> Iterator[Runner]:
-    with runner(settings) as made:
-        yield made
 
 
 def template(engine: Engine, nodes: list[Any], *edges: str, **columns: Any) -> int:
