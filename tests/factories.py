@@ -7,11 +7,13 @@ import io
 import tarfile
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import zstandard
 from sqlalchemy import Connection, insert, select, text
 
+from dispatcher.db import partitions
 from dispatcher.db import tables as t
 from dispatcher.domain.bundle import BundleCheck
 from dispatcher.domain.tar_stream import Member
@@ -233,3 +235,14 @@ def finish_job(connection: Connection, job_id: int, status: str = "successful") 
         ),
         {"job": job_id, "status": status, "outcome": outcome},
     )
+
+
+def drop_partition(connection: Connection, *, days_ahead: int) -> str:
+    """Remove the partition of a day to come, as if it were time to make it; its name."""
+    # the schema may have been made before midnight
+    partitions.ensure_partitions(connection)
+    today = connection.scalar(text("SELECT (dispatcher_now() AT TIME ZONE 'UTC')::date"))
+    assert today is not None
+    day = today + timedelta(days=days_ahead)
+    partitions.drop_partition(connection, day)
+    return partitions.partition_name(day)

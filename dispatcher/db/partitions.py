@@ -15,7 +15,7 @@ def partition_name(day: date) -> str:
 def ensure_partitions(connection: Connection, *, days_ahead: int = 3) -> list[str]:
     """Make the partitions of today (by the database's clock) and of the days ahead.
 
-    The statements wait at most the transaction's ``lock_timeout``; recovery tries again.
+    One that is made locks all of ``job_event`` for a moment: with a short time-out, like a drop.
 
     Returns:
         Names of the partitions that were made.

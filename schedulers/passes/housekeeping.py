@@ -35,8 +35,9 @@ RETRY: Final = 30.0
 ROUND: Final = 4.0
 #: Most jobs that are deleted in one transaction, with all that hangs on them.
 JOBS_AT_ONCE: Final = 500
-#: Seconds for which a drop may keep writers of events waiting.
-DROP_LOCK_TIMEOUT: Final = 0.05
+#: Seconds for which a chore that locks all of ``job_event`` may keep writers of events waiting: they
+#: queue behind a lock that itself waits for a reader.
+PARTITION_LOCK_TIMEOUT: Final = 0.05
 DAY: Final = 86_400.0
 
 
@@ -80,7 +81,7 @@ class Housekeeping:
                 log.info("housekeeping", chore=chore, count=done)
 
     def _make_partitions(self, _settings: Settings) -> tuple[int, bool]:
-        with transaction(self._engine, lock_timeout=1.0) as connection:
+        with transaction(self._engine, lock_timeout=PARTITION_LOCK_TIMEOUT) as connection:
             return len(ensure_partitions(connection)), False
 
     def _delete_keys(self, _settings: Settings) -> tuple[int, bool]:
@@ -115,6 +116,6 @@ class Housekeeping:
             return 0, False
         with transaction(self._engine, lock_timeout=1.0) as connection:
             empty_partition(connection, days[0])
-        with transaction(self._engine, lock_timeout=DROP_LOCK_TIMEOUT) as connection:
+        with transaction(self._engine, lock_timeout=PARTITION_LOCK_TIMEOUT) as connection:
             drop_partition(connection, days[0])
         return 1, len(days) > 1

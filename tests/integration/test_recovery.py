@@ -15,7 +15,7 @@ from schedulers.core.decision import SetNodeState
 from schedulers.core.plan_recovery import MOST_RESUBMISSIONS, lost_at, suspect_at
 from schedulers.passes import apply_recovery, recovery
 from schedulers.passes.manager_pass import Runner
-from tests.factories import make_job, make_node, store_bundle
+from tests.factories import drop_partition, make_job, make_node, store_bundle
 from tests.passes import changed, job_row, runner, submitted
 
 RECOVERY = Manager.RECOVERY
@@ -303,15 +303,6 @@ def test_housekeeping_that_meets_a_lock_is_put_off_and_recovery_goes_on(
     with runner(settings) as made:
         made.trigger(RECOVERY)
     assert exists(engine, partition)
-
-
-def drop_partition(connection: Connection, *, days_ahead: int) -> str:
-    name = connection.execute(
-        text("SELECT 'job_event_' || to_char((now() AT TIME ZONE 'UTC')::date + :n, 'YYYYMMDD')"),
-        {"n": days_ahead},
-    ).scalar_one()
-    connection.execute(text(f"DROP TABLE {name}"))
-    return str(name)
 
 
 def exists(engine: Engine, table: str) -> bool:

@@ -18,7 +18,7 @@ from dispatcher.db.retention import delete_finished_jobs
 from dispatcher.settings import Settings
 from schedulers.passes import housekeeping
 from schedulers.passes.housekeeping import DAY, Housekeeping
-from tests.factories import add_events, make_job, make_node
+from tests.factories import add_events, drop_partition, make_job, make_node
 from tests.passes import make_jobs, runner
 from tests.templates import make_project, updated
 
@@ -226,9 +226,13 @@ def test_with_retention_off_nothing_goes(engine: Engine, settings: Settings) -> 
 def test_a_reader_keeps_the_partition_but_neither_its_room_nor_anybodys_writing(
     engine: Engine, settings: Settings
 ) -> None:
-    """The reader has looked at another day; a drop must wait for it, and must not make others."""
+    """The reader has looked at another day; a drop must wait for it, and must not make others.
+
+    Nor must a new partition, which is due at every midnight.
+    """
     with transaction(engine) as connection:
         make_node(connection)
+        drop_partition(connection, days_ahead=3)
         partition = old_partition(connection)
         gone = make_job(connection, status="successful")
         age(connection, gone)
