@@ -12,7 +12,7 @@ from statistics import median
 from time import process_time
 
 from benchmarks.figures import Figure
-from dispatcher.domain.status import Kind, Status
+from dispatcher.domain.status import Kind
 from schedulers.core.plan_tasks import Ledger, plan_window
 from schedulers.core.snapshot import ActiveJob, Group, Node, PendingJob, World
 
@@ -53,14 +53,14 @@ def _world(chance: random.Random, size: int) -> World:
     parts = [Group(g, f"g{g}", 0, 40 * size, tuple(ids[g - 1 :: 5])) for g in range(1, 6)]
     active = tuple(
         ActiveJob(
-            1_000_000 + id,
-            Kind.PLAYBOOK,
-            Status.RUNNING,
-            1,
-            1 + id % size,
-            6,
-            chance.randint(1, 6),
-            5,
+            id=1_000_000 + id,
+            organization_id=1,
+            node_id=1 + id % size,
+            instance_group_id=6,
+            task_impact=chance.randint(1, 6),
+            forks=5,
+            created=0.0,
+            job_template_id=None,
         )
         for id in range(2 * size)
     )

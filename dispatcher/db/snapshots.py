@@ -26,7 +26,6 @@ from schedulers.core.snapshot import (
 )
 
 _KINDS: Final = {str(kind): kind for kind in Kind}
-_STATUSES: Final = {str(status): status for status in Status}
 
 #: Seconds over which what ended jobs have used counts against their tenant's turn.
 LATELY: Final = 60
@@ -35,8 +34,8 @@ LATELY: Final = 60
 _PENDING = """
     SELECT job.id, kind, job.name, organization_id, rank, task_impact, forks, preferred_groups,
            host_lock, lock_keys, strikes,
-           EXTRACT(epoch FROM job.created)::double precision AS created_at,
-           EXTRACT(epoch FROM held_since)::double precision AS held_at, job_template_id,
+           date_part('epoch', job.created) AS created_at,
+           date_part('epoch', held_since) AS held_at, job_template_id,
            workflow_job_template_id, project_id, inventory_id, inventory_source_id,
            allow_simultaneous, pending_reason
     FROM job
@@ -151,8 +150,7 @@ def _cooling(connection: Connection, seconds: float) -> tuple[CoolingJob, ...]:
     """Holders of exclusive locks that were stopped by force lately (docs/protocols.md 4.8)."""
     rows = connection.execute(
         text(
-            "SELECT id, lock_keys, EXTRACT(epoch FROM finished)::double precision + :seconds"
-            "  AS until FROM job"
+            "SELECT id, lock_keys, date_part('epoch', finished) + :seconds AS until FROM job"
             " WHERE finished > dispatcher_now() - make_interval(secs => :seconds)"
             " AND host_lock = 'exclusive' AND started IS NOT NULL AND outcome = ANY(:forced)"
         ),
@@ -161,43 +159,32 @@ def _cooling(connection: Connection, seconds: float) -> tuple[CoolingJob, ...]:
     return tuple(CoolingJob(row.id, tuple(row.lock_keys), row.until) for row in rows)
 
 
-#: Active jobs that hold nothing but room: nearly all, wherever there are many.
+#: Active jobs that are plain (see ActiveJob).
 _PLAIN: Final = "kind = 'playbook' AND host_lock = 'none' AND allow_simultaneous"
+#: What follows of a plain job after what is read of it.
+_DEFAULTS: Final = tuple(ActiveJob._field_defaults.values())
+#: The columns of any active job in the order of ActiveJob; the defaults begin with its kind.
+_HELD: Final = """id, organization_id, node_id, instance_group_id, task_impact, forks,
+            date_part('epoch', created), job_template_id"""
 
 
 def _active(connection: Connection) -> tuple[ActiveJob, ...]:
     """Waiting and running jobs; of plain ones only what they have, because ten thousand may run."""
     plain = connection.execute(
-        text(
-            "SELECT id, status, organization_id, node_id, instance_group_id, task_impact, forks,"
-            " EXTRACT(epoch FROM created)::double precision, job_template_id"
-            f" FROM job WHERE status IN ('waiting', 'running') AND {_PLAIN}"
-        )
-    ).all()
+        text(f"SELECT {_HELD} FROM job WHERE status IN ('waiting', 'running') AND {_PLAIN}")
+    )
     others = connection.execute(
         text(
-            "SELECT id, kind, status, organization_id, node_id, instance_group_id, task_impact,"
-            " forks, host_lock, lock_keys, EXTRACT(epoch FROM created)::double precision,"
-            " job_template_id, workflow_job_template_id, project_id, inventory_id,"
-            " inventory_source_id, allow_simultaneous"
+            f"SELECT {_HELD}, kind, host_lock, lock_keys, workflow_job_template_id, project_id,"
+            " inventory_id, inventory_source_id, allow_simultaneous"
             f" FROM job WHERE status IN ('waiting', 'running') AND NOT ({_PLAIN})"
         )
-    ).all()
+    )
     return (
-        # by position and with every default said: half the time of a call by name
+        # by position: half the time of a call by name
+        *[ActiveJob._make((*row, *_DEFAULTS)) for row in plain],
         *[
-            ActiveJob._make(
-                (
-                    *(id, Kind.PLAYBOOK, _STATUSES[status], tenant, node, group, impact, forks),
-                    *("none", (), created, template, None, None, None, None, True),
-                )
-            )
-            for id, status, tenant, node, group, impact, forks, created, template in plain
-        ],
-        *[
-            ActiveJob._make(
-                (row[0], _KINDS[row[1]], _STATUSES[row[2]], *row[3:9], tuple(row[9]), *row[10:])
-            )
+            ActiveJob._make((*row[:8], _KINDS[row[8]], row[9], tuple(row[10]), *row[11:]))
             for row in others
         ],
     )

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from schedulers.core.snapshot import ActiveJob, PendingJob, Tenant, Usage, World
+from schedulers.core.snapshot import ActiveJob, PendingJob, Tenant, World
 
 #: Seconds of creation that are charged as one.
 MINUTE: Final = 60
@@ -39,27 +39,28 @@ class TenantAccount:
 
     weight: float = 1.0
     used: int = 0
-    newest: int = 0
-    by_minute: dict[int, int] = field(default_factory=dict)
-    _until: dict[int, int] = field(default_factory=dict)
+    newest: float = 0
+    by_minute: dict[float, int] = field(default_factory=dict)
+    _until: dict[float, int] = field(default_factory=dict)
 
-    def charge(self, created: float, impact: float) -> None:
-        """One more job, created then."""
-        minute, amount = int(created // MINUTE), round(impact * UNIT)
+    def charge(self, created: float, amount: int) -> None:
+        """So much more of what was created then; the amount in thousandths of impact."""
+        minute = created // MINUTE
         self._until.clear()
         self.used += amount
-        self.newest = max(self.newest, minute)
+        if minute > self.newest:
+            self.newest = minute
         self.by_minute[minute] = self.by_minute.get(minute, 0) + amount
 
     def virtual_time(self, created: float) -> float:
         """Of a job created then."""
-        minute = int(created // MINUTE)
+        minute = created // MINUTE
         used = self.used
         if minute < self.newest:
             used = self._used_until(minute)
         return used / self.weight
 
-    def _used_until(self, minute: int) -> int:
+    def _used_until(self, minute: float) -> int:
         # many jobs of one minute are asked about between two starts
         used = self._until.get(minute)
         if used is None:
@@ -91,12 +92,13 @@ class Turns:
         """At the beginning of a pass: what every tenant has running and had lately."""
         turns = cls({tenant.id: _account(tenant) for tenant in world.tenants})
         for usage in world.recent:
-            turns.charge(usage, usage.impact)
+            lately = round(usage.impact * UNIT)
+            turns._account(usage.organization_id).charge(usage.created, lately)
         return turns
 
-    def charge(self, row: ActiveJob | PendingJob | Usage, impact: float) -> None:
-        """The tenant of the row uses so much more."""
-        self._account(row.organization_id).charge(row.created, impact)
+    def charge(self, job: ActiveJob | PendingJob, impact: int) -> None:
+        """The tenant of the job uses so much more."""
+        self._account(job.organization_id).charge(job.created, impact * UNIT)
 
     def in_turn(self, pending: Iterable[PendingJob]) -> Iterator[PendingJob]:
         """The jobs in the order in which they are decided; to be charged while it goes on.
@@ -146,7 +148,10 @@ class Turns:
         return (time, job.rank, job.id, job.organization_id)
 
     def _account(self, tenant: int) -> TenantAccount:
-        return self.accounts.setdefault(tenant, TenantAccount())
+        account = self.accounts.get(tenant)
+        if account is None:
+            account = self.accounts[tenant] = TenantAccount()
+        return account
 
 
 def _account(tenant: Tenant) -> TenantAccount:

@@ -93,12 +93,14 @@ class Limits:
 
         return Limits(copies(self.tenants), copies(self.templates))
 
-    def _accounts(self, job: ActiveJob | PendingJob) -> Iterator[LimitAccount]:
+    def _accounts(self, job: ActiveJob | PendingJob) -> list[LimitAccount]:
         """Workflow jobs count nowhere: they would keep their own children from starting."""
-        if job.kind in NODE_KINDS and job.organization_id in self.tenants:
-            yield self.tenants[job.organization_id]
-        if job.kind is Kind.PLAYBOOK and job.job_template_id in self.templates:
-            yield self.templates[job.job_template_id]
+        found = []
+        if job.organization_id in self.tenants and job.kind in NODE_KINDS:
+            found.append(self.tenants[job.organization_id])
+        if job.job_template_id in self.templates and job.kind is Kind.PLAYBOOK:
+            found.append(self.templates[job.job_template_id])
+        return found
 
 
 @dataclass(slots=True)

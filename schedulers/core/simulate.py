@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 
-from dispatcher.domain.status import Status
 from schedulers.core.decision import Begin, Fail, Start, Strike
 from schedulers.core.fairness import own_order
 from schedulers.core.plan_tasks import Ledger, plan_window
@@ -175,7 +174,6 @@ def running(job: PendingJob, group_id: int | None, node_id: int | None) -> Activ
     return ActiveJob(
         id=job.id,
         kind=job.kind,
-        status=Status.RUNNING,
         organization_id=job.organization_id,
         node_id=node_id,
         instance_group_id=group_id,

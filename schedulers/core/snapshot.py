@@ -62,20 +62,22 @@ class PendingJob(NamedTuple):
 
 
 class ActiveJob(NamedTuple):
-    """A waiting or running job: it holds capacity, locks and limits."""
+    """A waiting or running job: it holds capacity, locks and limits.
+
+    With every default it is *plain*: it holds nothing but room, as nearly all do.
+    """
 
     id: int
-    kind: Kind
-    status: Status
     organization_id: int
     node_id: int | None
     instance_group_id: int | None
     task_impact: int
     forks: int
+    created: float
+    job_template_id: int | None
+    kind: Kind = Kind.PLAYBOOK
     host_lock: str = "none"
     lock_keys: tuple[str, ...] = ()
-    created: float = 0.0
-    job_template_id: int | None = None
     workflow_job_template_id: int | None = None
     project_id: int | None = None
     inventory_id: int | None = None

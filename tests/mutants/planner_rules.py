@@ -110,17 +110,17 @@ TASK_MUTANTS: list[Mutant] = [
         "limits",
         (
             "limit of a tenant",
-            "if job.kind in NODE_KINDS and job.organization_id in self.tenants:",
+            "if job.organization_id in self.tenants and job.kind in NODE_KINDS:",
             "if False:",
         ),
         (
             "workflow jobs count for no tenant",
-            "if job.kind in NODE_KINDS and job.organization_id",
-            "if job.organization_id",
+            " in self.tenants and job.kind in NODE_KINDS:",
+            " in self.tenants:",
         ),
         (
             "limit of a template",
-            "if job.kind is Kind.PLAYBOOK and job.job_template_id in self.templates:",
+            "if job.job_template_id in self.templates and job.kind is Kind.PLAYBOOK:",
             "if False:",
         ),
         (
@@ -241,8 +241,8 @@ TASK_MUTANTS: list[Mutant] = [
         ("weights of tenants", "return used / self.weight", "return used / 1.0"),
         (
             "what ended lately counts",
-            "            turns.charge(usage, usage.impact)",
-            "            pass",
+            "            lately = round(usage.impact * UNIT)",
+            "            lately = 0",
         ),
         ("overtakers are not charged", "if minute < self.newest:", "if False:"),
         (

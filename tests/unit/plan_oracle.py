@@ -33,7 +33,6 @@ def oracle(world: World, jobs: Iterable[PendingJob]) -> dict[int, Verdict]:
                 ActiveJob(
                     id=job.id,
                     kind=job.kind,
-                    status=Status.WAITING,
                     organization_id=job.organization_id,
                     node_id=verdict.node_id if started else None,
                     instance_group_id=verdict.instance_group_id if started else None,

@@ -103,7 +103,6 @@ def _active(chance: random.Random, id: int, ids: Sequence[int]) -> ActiveJob:
         chance.randint(0, 5),
         chance.randint(1, 3),
         kind=chance.choice(NODE_KINDS),
-        status=chance.choice([Status.WAITING, Status.RUNNING]),
         forks=chance.randint(1, 5),
         organization_id=chance.randint(1, 3),
         created=chance.choice(CREATED),

@@ -59,10 +59,10 @@ def active(
 ) -> ActiveJob:
     """A running playbook job."""
     values: dict[str, Any] = {
-        "kind": Kind.PLAYBOOK,
-        "status": Status.RUNNING,
         "organization_id": 1,
         "forks": 5,
+        "created": 0.0,
+        "job_template_id": None,
     }
     return ActiveJob(
         id=id, node_id=node, instance_group_id=group, task_impact=impact, **(values | fields)
