@@ -9,4 +9,4 @@ except metadata.PackageNotFoundError:  # a source tree that was never installed
 
 #: Version of this code's understanding of the schema; a database whose ``min_code`` is above it
 #: refuses the process (docs/protocols.md 8).
-CODE_VERSION = 3
+CODE_VERSION = 4

@@ -333,3 +333,16 @@ def started_job(node: NodeUnderTest, engine: Engine, play: str) -> tuple[int, UU
     node.hand_over((job_id, dispatch_id))
     wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
     return job_id, dispatch_id
+
+
+def holding(directory: Path, *secrets: str) -> list[Path]:
+    """Files with a secret in them."""
+    found = []
+    for path in directory.rglob("*"):
+        try:
+            content = path.read_bytes() if path.is_file() else b""
+        except FileNotFoundError:
+            continue
+        if any(secret.encode() in content for secret in secrets):
+            found.append(path)
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,7 @@ class LaidOut:
     """What is given to the program of a run.
 
     Attributes:
-        options: of ansible-playbook; they name files.
+        options: of the program; they name files.
         environment: put over the run's own.
         own_key: whether it logs in with a key of its own, and none of the node's is to be tried.
     """
@@ -65,14 +65,19 @@ def secrets_in(credentials: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(t for c in credentials for t in rules.secret_texts(c["kind"], c["inputs"]))
 
 
-def for_playbook(
-    private: Path, credentials: Iterable[Mapping[str, Any]], environment: Mapping[str, str]
+def for_ansible(
+    private: Path,
+    credentials: Iterable[Mapping[str, Any]],
+    environment: Mapping[str, str],
+    *,
+    usable: Collection[str],
 ) -> LaidOut:
-    """Files and options for ansible-playbook.
+    """Files, options and variables for one of Ansible's programs.
 
     Args:
         private: the run's private directory.
         environment: that of the run, for ssh-keygen.
+        usable: kinds of credentials that the program takes.
 
     Raises:
         CredentialUnusable: two that exclude each other, or a passphrase that is wrong.
@@ -81,7 +86,7 @@ def for_playbook(
     chosen = list(credentials)
     # what the API refused is refused here again
     problem = rules.together_problem(
-        [(c["kind"], c["name"], c["inputs"]) for c in chosen], usable=rules.OF_PLAYBOOKS
+        [(c["kind"], c["name"], c["inputs"]) for c in chosen], usable=usable
     )
     for credential in chosen:
         for wrong in rules.input_problems(credential["kind"], credential["inputs"]):

@@ -13,11 +13,12 @@ import pwd
 import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dispatcher.domain.credential import OF_PLAYBOOKS
 from dispatcher.errors import DispatcherError
 from workers import credentials, local_connection
 from workers.credentials import write_private
@@ -86,7 +87,7 @@ def prepare(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> Pla
     playbook = _playbook(run_dir, spec)
     made = prepare_private(run_dir, spec, inherited)
     made |= local_connection.write_plugin(run_dir.private, run_dir.project)
-    login = _login(run_dir, spec, made)
+    login = log_in(run_dir, spec, made, usable=OF_PLAYBOOKS)
     options = [f"--inventory={_inventory(run_dir, spec)}", *_selection(spec), *login.options]
     variables = {**spec.extra_vars, **spec.secret_vars}
     if variables:
@@ -102,10 +103,20 @@ def prepare(run_dir: RunDir, spec: JobSpec, inherited: Mapping[str, str]) -> Pla
     return PlaybookCommand(playbook, tuple(options), made | login.environment)
 
 
-def _login(run_dir: RunDir, spec: JobSpec, made: dict[str, str]) -> credentials.LaidOut:
-    """Lay the credentials out; without the node's own SSH agent when there is a key."""
+def log_in(
+    run_dir: RunDir, spec: JobSpec, made: dict[str, str], *, usable: Collection[str]
+) -> credentials.LaidOut:
+    """Lay the credentials out; without the node's own SSH agent when there is a key.
+
+    Args:
+        made: the run's environment.
+        usable: kinds of credentials that the program takes.
+
+    Raises:
+        CannotStart: they cannot be used.
+    """
     try:
-        login = credentials.for_playbook(run_dir.private, spec.credentials, made)
+        login = credentials.for_ansible(run_dir.private, spec.credentials, made, usable=usable)
     except credentials.CredentialUnusable as error:
         raise CannotStart("credentials", str(error)) from None
     if login.own_key:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import workers
+from dispatcher.domain.credential import OF_SOURCES
 from workers import inventory_fault, playbook_command
 from workers.playbook_command import CannotStart
 from workers.pty_child import Hooks, PtyChild
@@ -48,6 +49,9 @@ def run_update(
         directory = run_dir.private
     elif spec.kind == "inventory_update":
         command = _listing_command(run_dir, spec)
+        environment |= playbook_command.log_in(
+            run_dir, spec, environment, usable=OF_SOURCES
+        ).environment
         environment["ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED"] = "1"
         directory = run_dir.project
     else:

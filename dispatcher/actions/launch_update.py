@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -166,14 +166,7 @@ def launch_project_updates(
         branch = update.branch or project.scm_branch
         drafts.append((job, template_rows.project_row(project, branch, job["id"]), project.timeout))
     _insert(connection, drafts)
-    credential_rows.note_credentials(
-        connection,
-        [
-            (job["id"], project.credential_id, project.credential_name or "")
-            for job, _, _ in drafts
-            if (project := projects[job["project_id"]]).credential_id is not None
-        ],
-    )
+    _note_credentials(connection, [(job, projects[job["project_id"]]) for job, _, _ in drafts])
     made = iter(Launched(j["id"], j["uuid"], True, wake(Manager.TASK)) for j, _, _ in drafts)
     return [next(made) if u.project_id in projects else None for u in updates]
 
@@ -194,7 +187,8 @@ def launch_inventory_updates(
     rows = connection.execute(
         text(
             """
-            SELECT inventory_source.*, inventory.organization_id, inventory.name AS inventory_name
+            SELECT inventory_source.*, inventory.organization_id, inventory.name AS inventory_name,
+                (SELECT name FROM credential WHERE credential.id = credential_id) AS credential_name
             FROM inventory_source JOIN inventory ON inventory.id = inventory_id
             WHERE inventory_source.id = ANY(CAST(:ids AS bigint[]))
             """
@@ -226,6 +220,9 @@ def launch_inventory_updates(
         row = template_rows.project_row(project, project.scm_branch, job["id"])
         drafts.append((job, row, source.timeout))
     _insert(connection, drafts, paths=[s.path for s in wanted])
+    _note_credentials(
+        connection, [(job, sources[job["inventory_source_id"]]) for job, _, _ in drafts]
+    )
     manager = Manager.TASK if processed else Manager.DEPENDENCY
     made = iter(Launched(j["id"], j["uuid"], True, wake(manager)) for j, _, _ in drafts)
     return [next(made) if u.inventory_source_id in sources else None for u in updates]
@@ -264,6 +261,14 @@ def _groups(connection: Connection, organizations: set[int]) -> Mapping[int, lis
         {"ids": list(organizations)},
     )
     return {row.id: [g for g in row.instance_groups if g in known] or default for row in rows}
+
+
+def _note_credentials(
+    connection: Connection, jobs: Iterable[tuple[Mapping[str, Any], Any]]
+) -> None:
+    """Of jobs with what each of them updates."""
+    links = [(job["id"], of.credential_id, of.credential_name or "") for job, of in jobs]
+    credential_rows.note_credentials(connection, [link for link in links if link[1] is not None])
 
 
 def _insert(

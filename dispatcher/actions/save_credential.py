@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection, delete, func, select, update
@@ -94,13 +94,31 @@ def _sealed(kind: str, inputs: object, cipher: Cipher) -> dict[str, Any]:
 
 
 def delete_credential(connection: Connection, credential_id: int) -> None:
-    """Delete a credential that no template and no project uses. Jobs of it that have not been
+    """Delete a credential that no template, project or inventory source uses. Jobs of it that have not been
     claimed end as errors that name it.
 
     Raises:
         NotFound, Conflict: see :func:`saving.remove`.
     """
     saving.remove(connection, CREDENTIAL, credential_id)
+
+
+def check_kind(connection: Connection, credential_id: object, usable: Collection[str]) -> None:
+    """Only what the credential is for may use it.
+
+    Args:
+        credential_id: as a caller gave it; what is no id, or of no credential, is refused elsewhere.
+        usable: the kinds that may be used.
+
+    Raises:
+        InvalidRequest: it is of another kind.
+    """
+    if credential_id is None or saving.id_problem(credential_id):
+        return
+    kind = connection.scalar(select(t.credential.c.kind).where(t.credential.c.id == credential_id))
+    if kind is not None and kind not in usable:
+        words = f"a credential of kind {' or '.join(usable)} is required, not {kind}"
+        raise InvalidRequest({"credential": words})
 
 
 def put_into_template(

@@ -8,7 +8,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, select
 
 from dispatcher.actions import saving
+from dispatcher.actions.save_credential import check_kind
 from dispatcher.db import tables as t
+from dispatcher.domain.credential import OF_PROJECTS
 from dispatcher.domain.launch_checks import flag_problem, word_problem
 from dispatcher.domain.project import local_path_problem, url_problem
 from dispatcher.domain.prompts import branch_problem
@@ -79,13 +81,8 @@ def delete_project(connection: Connection, project_id: int) -> None:
 
 def _check_credential(connection: Connection, values: Mapping[str, Any]) -> None:
     """Only git logs in anywhere, and only with a credential for it."""
-    wanted = values.get("credential_id")
-    if wanted is None or saving.id_problem(wanted):
-        return
-    kind = connection.scalar(select(t.credential.c.kind).where(t.credential.c.id == wanted))
-    if kind not in (None, "scm"):
-        raise InvalidRequest({"credential": f"a credential of kind scm is required, not {kind}"})
-    if values.get("scm_type") == "local":
+    check_kind(connection, values.get("credential_id"), OF_PROJECTS)
+    if values.get("credential_id") is not None and values.get("scm_type") == "local":
         raise InvalidRequest({"credential": "a project of type local has none"})
 
 

@@ -8,7 +8,9 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from dispatcher.actions import saving
+from dispatcher.actions.save_credential import check_kind
 from dispatcher.db import tables as t
+from dispatcher.domain.credential import OF_SOURCES
 from dispatcher.domain.launch_checks import flag_problem, inventory_path_problem, word_problem
 
 SOURCE: Final = saving.Subject(
@@ -24,9 +26,14 @@ SOURCE: Final = saving.Subject(
         "cache_timeout": saving.seconds_problem,
         "timeout": saving.seconds_problem,
         "gone_hosts": lambda v: word_problem(v, ("keep", "disable", "remove")),
+        "credential_id": saving.optional_id_problem,
     },
     required=("inventory_id", "name", "project_id", "path"),
-    references={"inventory_id": t.inventory, "project_id": t.project},
+    references={
+        "inventory_id": t.inventory,
+        "project_id": t.project,
+        "credential_id": t.credential,
+    },
     names={
         "project_id": "source_project",
         "path": "source_path",
@@ -38,12 +45,23 @@ SOURCE: Final = saving.Subject(
 
 
 def create_source(connection: Connection, values: Mapping[str, Any]) -> int:
-    """Make an inventory source; its id."""
+    """Make an inventory source; its id.
+
+    Raises:
+        InvalidRequest: by field.
+    """
+    check_kind(connection, values.get("credential_id"), OF_SOURCES)
     return saving.create(connection, SOURCE, values)
 
 
 def change_source(connection: Connection, source_id: int, values: Mapping[str, Any]) -> None:
-    """Change an inventory source."""
+    """Change an inventory source.
+
+    Raises:
+        NotFound: there is no such source.
+        InvalidRequest: by field.
+    """
+    check_kind(connection, values.get("credential_id"), OF_SOURCES)
     saving.change(connection, SOURCE, source_id, values)
 
 

@@ -15,9 +15,9 @@ from dispatcher.errors import SchemaError
 
 #: The newest migration of this package; known here so that a start on a current schema needs none
 #: of the migration's tools.
-NEWEST_REVISION: Final = "0003"
+NEWEST_REVISION: Final = "0004"
 #: The schema version that this code needs at least.
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 #: Seconds between two looks of a role that is at work.
 LOOK_EVERY: Final = 60.0
 

@@ -212,3 +212,7 @@ def _places(kind: str, inputs: Mapping[str, Any]) -> list[str]:
 
 #: Kinds that a playbook takes.
 OF_PLAYBOOKS: Final = ("ssh", "vault", "environment")
+#: Kinds that a project takes: what git logs in with.
+OF_PROJECTS: Final = ("scm",)
+#: Kinds that an inventory source takes. No vault: what it opens would be stored in clear.
+OF_SOURCES: Final = ("environment",)

@@ -37,6 +37,7 @@ from tests.nodes import (
     NodeUnderTest,
     agent_alone,
     counters,
+    holding,
     job_row,
     output,
     paced,
@@ -110,19 +111,6 @@ def started(
         note_credentials(connection, [(job_id, each, f"name of {each}") for each in credentials])
     node.hand_over((job_id, dispatch_id))
     return job_id, dispatch_id
-
-
-def holding(directory: Path, *secrets: str) -> list[Path]:
-    """Files with a secret in them."""
-    found = []
-    for path in directory.rglob("*"):
-        try:
-            content = path.read_bytes() if path.is_file() else b""
-        except FileNotFoundError:
-            continue
-        if any(secret.encode() in content for secret in secrets):
-            found.append(path)
-    return found
 
 
 def remote(host: SshHost, port: int | None = None) -> str:

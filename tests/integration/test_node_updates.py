@@ -10,11 +10,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, delete, select, text, update
 
 from dispatcher.actions.cancel import cancel_job
 from dispatcher.actions.launch_template import launch_job_template
 from dispatcher.actions.launch_update import launch_inventory_update, launch_project_update
+from dispatcher.actions.save_credential import create_credential
 from dispatcher.actions.store_content import read_bundle
 from dispatcher.db import job_moves
 from dispatcher.db import tables as t
@@ -23,9 +24,9 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.secrets import Cipher
 from examples.host_install.ssh_hosts import SshHost, running_hosts
 from tests.databases import Databases
-from tests.factories import default_group
+from tests.factories import default_group, default_organization
 from tests.git_repositories import GitRepository
-from tests.nodes import HELLO, NodeUnderTest, agent_alone, wait_final
+from tests.nodes import HELLO, NodeUnderTest, agent_alone, holding, wait_final
 from tests.templates import make_inventory, make_project, make_source, make_template, updated
 from tests.waiting import wait_until
 from workers import leftovers
@@ -445,6 +446,45 @@ def test_a_broken_inventory_fails_the_update_with_file_and_line(
     _, source = _source(engine, {"a": ""}, "nothing.yml")
     row = _import(node, engine, source)
     assert (row.outcome, "nothing.yml" in row.explanation) == ("inventory", True)
+
+
+def test_a_script_gets_its_sources_credential_and_nothing_of_it_is_kept(
+    node: NodeUnderTest, engine: Engine, tmp_path: Path
+) -> None:
+    script = """#!/bin/sh
+echo "asking with $CMDB_TOKEN" >&2
+host=$(cat "$CMDB_CONFIG")
+case "$CMDB_TOKEN" in open-*-4242) ;; *) exit 1 ;; esac
+echo "{\\"web\\": {\\"hosts\\": [\\"$host\\"]}, \\"_meta\\": {\\"hostvars\\": {}}}"
+"""
+    repository = GitRepository(tmp_path / "r", {"x": ""})
+    repository.commit({"cmdb.sh": script}, executable=True)
+    project = _project(engine, repository.url)
+    assert _update(node, engine, project).status == "successful"
+    given = {"variables": {"CMDB_TOKEN": "open-sesame-4242"}, "files": {"CMDB_CONFIG": "from-cmdb"}}
+    with engine.begin() as connection:
+        values = {"name": "cmdb", "kind": "environment", "inputs": given}
+        credential = create_credential(
+            connection,
+            {"organization_id": default_organization(connection), **values},
+            cipher=Cipher(node.data_dir / "cluster.key"),
+        )
+        inventory = make_inventory(connection)
+        source = make_source(
+            connection, inventory, project, path="cmdb.sh", credential_id=credential
+        )
+    row = _import(node, engine, source)
+    assert row.status == "successful", (row.explanation, _output(engine, row.id))
+    assert _hosts(engine, inventory) == {"from-cmdb": {}}
+    assert "open-sesame-4242" not in _output(engine, row.id)
+    assert holding(node.data_dir, "open-sesame-4242") == []
+    with engine.begin() as connection:
+        connection.execute(update(t.inventory_source).values(credential_id=None))
+        connection.execute(delete(t.job_credential))
+        connection.execute(delete(t.credential))
+    row = _import(node, engine, source)
+    assert (row.status, row.outcome) == ("error", "inventory"), "the script says no by itself"
+    assert _hosts(engine, inventory) == {"from-cmdb": {}}, "and nothing is imported"
 
 
 def test_a_script_is_executed_and_one_that_hangs_is_stopped(

@@ -246,9 +246,9 @@ def test_a_fresh_schema_fits_this_code(engine: Engine) -> None:
         check_schema(connection)
 
 
-def test_code_from_before_credentials_may_not_work_with_them(engine: Engine) -> None:
+def test_code_from_before_credentials_of_sources_may_not_work_with_them(engine: Engine) -> None:
     with engine.connect() as connection:
-        assert connection.scalar(text("SELECT min_code FROM schema_info")) == 3
+        assert connection.scalar(text("SELECT min_code FROM schema_info")) == 4
 
 
 def test_a_database_without_a_schema_is_refused_with_the_remedy(empty_engine: Engine) -> None:

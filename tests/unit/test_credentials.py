@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dispatcher.domain import credential as rules
+from dispatcher.domain.credential import OF_PLAYBOOKS
 from dispatcher.secrets import Cipher, make_key_file
 from workers import credentials
 from workers.playbook_command import prepare
@@ -164,13 +165,13 @@ def test_a_passphrase_is_taken_off_without_being_asked_for(tmp_path: Path) -> No
     chosen = [ssh(ssh_key_data=locked, ssh_key_unlock="open sesame")]
     private = tmp_path / "a directory with 'quotes'"
     private.mkdir()
-    out = credentials.for_playbook(private, chosen, ENVIRONMENT)
+    out = credentials.for_ansible(private, chosen, ENVIRONMENT, usable=OF_PLAYBOOKS)
     assert out.own_key
     (key,) = (private / "credentials").iterdir()
     assert not rules.has_passphrase(key.read_text())
     wrong = [ssh(ssh_key_data=locked, ssh_key_unlock="open says me")]
     with pytest.raises(credentials.CredentialUnusable, match=r"web.*passphrase"):
-        credentials.for_playbook(private, wrong, ENVIRONMENT)
+        credentials.for_ansible(private, wrong, ENVIRONMENT, usable=OF_PLAYBOOKS)
     assert [path.name for path in (private / "credentials").iterdir()] == ["key"]
 
 
@@ -178,7 +179,7 @@ def test_what_was_refused_when_it_was_saved_is_refused_again(tmp_path: Path) -> 
     inputs = {"variables": {"LD_PRELOAD": "/x.so"}}
     chosen = [{"kind": "environment", "name": "bad", "inputs": inputs}]
     with pytest.raises(credentials.CredentialUnusable, match=r"bad.*LD_PRELOAD"):
-        credentials.for_playbook(tmp_path, chosen, {})
+        credentials.for_ansible(tmp_path, chosen, {}, usable=OF_PLAYBOOKS)
     assert list(tmp_path.iterdir()) == []
 
 

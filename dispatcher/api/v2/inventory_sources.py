@@ -49,7 +49,9 @@ class InventorySource(Stored):
     last_job_failed: bool = Field(description="Whether it ended in any other way than well.")
     last_update_failed: bool = Field(description="The same.")
     next_job_run: datetime | None = Field(description="Always null.")
-    credential: int | None = Field(description="Always null.")
+    credential: int | None = Field(
+        description="Credential of kind `environment` that its updates are given."
+    )
     execution_environment: int | None = Field(description="Always null.")
     enabled_var: str = Field(description="Always empty.")
     host_filter: str = Field(description="Always empty.")
@@ -74,6 +76,10 @@ class SourceChanges(objects.Body):
         "disable",
         description="What becomes of hosts that it does not name any more: `keep`, `disable`"
         " or `remove`.",
+    )
+    credential: int | None = Field(
+        None,
+        description="Number of the credential of kind `environment` that its updates are given.",
     )
 
 
@@ -128,7 +134,7 @@ def _one(row: Row, newest: Sequence[Row]) -> dict[str, Any]:
             "user_capabilities": capabilities(start=True),
         },
         "next_job_run": None,
-        "credential": None,
+        "credential": row["credential_id"],
         "execution_environment": None,
         "enabled_var": "",
         "host_filter": "",

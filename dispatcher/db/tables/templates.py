@@ -164,6 +164,7 @@ inventory_source = Table(
     Column("gone_hosts", Text, nullable=False, server_default=text("'disable'")),
     Column("created", Timestamp, nullable=False, server_default=NOW),
     Column("modified", Timestamp, nullable=False, server_default=NOW),
+    Column("credential_id", BigInteger, ForeignKey("credential.id")),
     UniqueConstraint("inventory_id", "name"),
     CheckConstraint(one_of("gone_hosts", ("keep", "disable", "remove")), name="gone_hosts_word"),
     CheckConstraint("cache_timeout >= 0 AND timeout >= 0", name="seconds_range"),

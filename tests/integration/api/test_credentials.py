@@ -194,6 +194,36 @@ def test_a_project_takes_a_credential_for_git_only_and_its_updates_note_it(
     assert api.http.patch(project["url"], json={"credential": None}).status_code == 200
 
 
+def test_an_inventory_source_takes_variables_and_files_only_and_its_updates_note_them(
+    api: Api, engine: Engine, organization: int
+) -> None:
+    cmdb = made(api, organization, "cmdb", "environment", variables={"CMDB_TOKEN": SECRET})["id"]
+    vault = made(api, organization, "vault", "vault", vault_password=SECRET)["id"]
+    with engine.begin() as connection:
+        inventory, project = make_inventory(connection), make_project(connection)
+    sources = "/api/v2/inventory_sources/"
+    body = {
+        "name": "cmdb",
+        "inventory": inventory,
+        "source_project": project,
+        "source_path": "cmdb.sh",
+    }
+    for wrong, words in ((vault, "of kind environment is required, not vault"), (9999, "9999")):
+        answer = api.http.post(sources, json=body | {"credential": wrong})
+        assert (answer.status_code, list(answer.json())) == (400, ["credential"])
+        assert words in str(answer.json())
+    source = api.http.post(sources, json=body | {"credential": cmdb}).json()
+    assert source["credential"] == cmdb
+    answer = api.http.patch(source["url"], json={"credential": vault})
+    assert (answer.status_code, list(answer.json())) == (400, ["credential"])
+    job = api.http.post(f"{source['url']}update/").json()["id"]
+    with engine.connect() as connection:
+        assert tuple(connection.execute(select(t.job_credential)).one()) == (job, cmdb, "cmdb")
+    assert api.http.delete(f"{CREDENTIALS}{cmdb}/").status_code == 409
+    answer = api.http.patch(source["url"], json={"credential": None})
+    assert (answer.status_code, answer.json()["credential"]) == (200, None)
+
+
 def test_a_run_and_its_relaunch_note_the_credentials(
     api: Api, engine: Engine, organization: int
 ) -> None:
