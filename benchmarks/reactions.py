@@ -31,7 +31,7 @@ from tests.waiting import wait_until
 BLOCKED = 10_000
 ROUNDS = 7
 ENDS = 40
-LAUNCHES = 300
+LAUNCHES = 60
 
 
 def measure() -> list[Figure]:
@@ -117,7 +117,9 @@ def _through_api(engine: Engine, settings: Settings) -> list[Figure]:
         bundle = pack(directory / "play")
         client.upload(bundle)
         launch = _launcher(client, bundle)
-        rate = _launch_rate(engine, launch)
+        # its description takes a second of the server's work, once
+        assert api.http.get("/openapi.json").status_code == 200
+        rates = _launch_rates(engine, launch)
         with engine.begin() as connection:
             _blocked_backlog(connection)
         scenes.settle(engine)
@@ -126,7 +128,13 @@ def _through_api(engine: Engine, settings: Settings) -> list[Figure]:
     spread = f"{ROUNDS} rounds, {min(times):.0f} to {max(times):.0f} ms"
     return [
         Figure("blocked_10000_accept_to_start", median(times), "ms", spread),
-        Figure("launches_per_second", rate, "1/s", f"{LAUNCHES} by one client; AWX: 9"),
+        Figure(
+            "launches_per_second",
+            median(rates),
+            "1/s",
+            f"{ROUNDS} rounds of {LAUNCHES} by one client, {min(rates):.0f} to {max(rates):.0f};"
+            " AWX: 9",
+        ),
     ]
 
 
@@ -171,12 +179,16 @@ def _accept_to_start(engine: Engine, launch: Callable[[str], int]) -> float:
     return float(wait_until(seconds, timeout=60, what="the new job was started") or 0) * 1000
 
 
-def _launch_rate(engine: Engine, launch: Callable[[str], int]) -> float:
-    """Launches a second from one client, one after another."""
+def _launch_rates(engine: Engine, launch: Callable[[str], int]) -> list[float]:
+    """Launches a second from one client, one after another, by round."""
     with engine.begin() as connection:
         connection.execute(text("UPDATE node SET enabled = false"))
         raise_counter(connection)
-    began = perf_counter()
-    for _ in range(LAUNCHES):
-        launch("default")
-    return LAUNCHES / (perf_counter() - began)
+
+    def rate() -> float:
+        began = perf_counter()
+        for _ in range(LAUNCHES):
+            launch("default")
+        return LAUNCHES / (perf_counter() - began)
+
+    return [rate() for _ in range(ROUNDS)]

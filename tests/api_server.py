@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import httpx
 import uvicorn
@@ -104,15 +104,21 @@ def in_thread(settings: Settings, engine: Engine) -> Iterator[Api]:
         thread.join(10)
 
 
-def start_process(settings: Settings, **variables: str) -> subprocess.Popen[bytes]:
-    """``python -m dispatcher.api.serve`` with these settings, on a free port."""
+def start_process(
+    settings: Settings, log: IO[bytes] | int = subprocess.PIPE, **variables: str
+) -> subprocess.Popen[bytes]:
+    """``python -m dispatcher.api.serve`` with these settings, on a free port.
+
+    Args:
+        log: where its log goes. A pipe that nobody reads stops it after some hundred lines.
+    """
     make_key_file(settings.data_dir / "cluster.key")
     known = {k: v for k, v in os.environ.items() if not k.startswith("DISPATCHER_")}
     return subprocess.Popen(
         [sys.executable, "-m", "dispatcher.api.serve"],
         env=known | environment(settings) | {"DISPATCHER_API_PORT": "0"} | variables,
         cwd=Path(__file__).parents[1],
-        stderr=subprocess.PIPE,
+        stderr=log,
     )
 
 
@@ -120,10 +126,12 @@ def start_process(settings: Settings, **variables: str) -> subprocess.Popen[byte
 def as_process(settings: Settings, engine: Engine, **variables: str) -> Iterator[Api]:
     """A server as its own process."""
     token = _token(engine)
-    process = start_process(settings, **variables)
+    log_file = settings.data_dir / "api.log"
+    with log_file.open("ab") as log:
+        process = start_process(settings, log, **variables)
 
     def url() -> str | None:
-        assert process.poll() is None, process.stderr and process.stderr.read()
+        assert process.poll() is None, log_file.read_text()
         said = health.read(settings.data_dir, "api")
         return said.url if said is not None and said.pid == process.pid else None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
@@ -95,12 +95,13 @@ def launch_run(
         )
         if earlier is not None:
             return Launched(earlier.job_id, earlier.uuid, False, Owed())
-    _require_content(connection, request)
+    groups = _look_up(connection, request)
     names = {
         "id": job_id,
         "uuid": uuid,
         "launched_by": principal,
         "launch_type": launch_type,
+        "preferred_groups": groups,
         "organization_id": select(t.organization.c.id)
         .where(t.organization.c.name == organization)
         .scalar_subquery(),
@@ -130,16 +131,19 @@ def _request_digests(request: RunRequest, cipher: Cipher) -> list[bytes]:
     return [hashlib.sha256(canonical).digest()]
 
 
-def _require_content(connection: Connection, request: RunRequest) -> None:
-    """Hold on to the bundle, so that it is not removed before the job refers to it, and see that
-    the files that the run names may be in it.
+def _look_up(connection: Connection, request: RunRequest) -> list[int]:
+    """The ids of the run's groups; hold on to its bundle, so that it is not removed before the job
+    refers to it, and see that the files that the run names may be in it.
     """
     inventory_path = request.inventory_path
+    groups = request.instance_groups or ("default",)
     row = connection.execute(
         text(
             """
             SELECT paths IS NULL OR paths && CAST(:playbook AS text[]) AS has_playbook,
-                paths IS NULL OR paths && CAST(:inventory AS text[]) AS has_inventory
+                paths IS NULL OR paths && CAST(:inventory AS text[]) AS has_inventory,
+                (SELECT jsonb_object_agg(name, id) FROM instance_group
+                 WHERE name = ANY(:groups)) AS ids
             FROM content_bundle WHERE digest = :digest AND complete
             FOR KEY SHARE SKIP LOCKED  -- one that is being removed is missing already
             """
@@ -148,6 +152,7 @@ def _require_content(connection: Connection, request: RunRequest) -> None:
             "digest": request.bundle_digest,
             "playbook": candidates(request.playbook),
             "inventory": candidates(inventory_path or "", directory=True),
+            "groups": list(groups),
         },
     ).one_or_none()
     if row is None:
@@ -163,6 +168,11 @@ def _require_content(connection: Connection, request: RunRequest) -> None:
         absent["inventory_path"] = f"there is no {inventory_path} in the bundle"
     if absent:
         raise InvalidRequest(absent)
+    ids: dict[str, int] = row.ids or {}
+    unknown = [name for name in groups if name not in ids]
+    if unknown:
+        raise InvalidRequest({"instance_groups": [f"no instance group {n!r}" for n in unknown]})
+    return [ids[name] for name in groups]
 
 
 def _insert_job(connection: Connection, prepared: PreparedRun, names: Mapping[str, object]) -> None:
@@ -175,7 +185,6 @@ def _insert_job(connection: Connection, prepared: PreparedRun, names: Mapping[st
             priority=request.priority,
             task_impact=impact(request, prepared.targets.count),
             forks=request.forks or DEFAULT_FORKS,
-            preferred_groups=_group_ids(connection, request.instance_groups or ("default",)),
             # nothing to wait for: a run brings its own content and inventory
             dependencies_processed=True,
             host_lock=effective_host_lock(request),
@@ -193,18 +202,6 @@ def _credentials(
     if problem:
         raise InvalidRequest({"credentials": problem})
     return [heads[each] for each in request.credentials]
-
-
-def _group_ids(connection: Connection, names: Sequence[str]) -> list[int]:
-    rows = connection.execute(
-        text("SELECT name, id FROM instance_group WHERE name = ANY(:names)"),
-        {"names": list(names)},
-    )
-    ids = {row.name: int(row.id) for row in rows}
-    unknown = [name for name in names if name not in ids]
-    if unknown:
-        raise InvalidRequest({"instance_groups": [f"no instance group {n!r}" for n in unknown]})
-    return [ids[name] for name in names]
 
 
 def _insert_input(connection: Connection, request: RunRequest, job_id: int, cipher: Cipher) -> None:

@@ -172,14 +172,14 @@ def _active(connection: Connection) -> tuple[ActiveJob, ...]:
     """Waiting and running jobs; of plain ones only what they have, because ten thousand may run."""
     plain = connection.execute(
         text(f"SELECT {_HELD} FROM job WHERE status IN ('waiting', 'running') AND {_PLAIN}")
-    )
+    ).all()
     others = connection.execute(
         text(
             f"SELECT {_HELD}, kind, host_lock, lock_keys, workflow_job_template_id, project_id,"
             " inventory_id, inventory_source_id, allow_simultaneous"
             f" FROM job WHERE status IN ('waiting', 'running') AND NOT ({_PLAIN})"
         )
-    )
+    ).all()
     return (
         # by position: half the time of a call by name
         *[ActiveJob._make((*row, *_DEFAULTS)) for row in plain],

@@ -206,8 +206,10 @@ class Ledger:
             node.remaining -= job.task_impact
             node.jobs += 1
             for member_of in self.groups_of.get(node.id, ()):
-                self.groups[member_of].on_nodes.add(job.id, job.task_impact)
-                self.groups[member_of].lacking.clear()
+                account = self.groups[member_of]
+                account.on_nodes.add(job.id, job.task_impact)
+                if account.lacking:
+                    account.lacking.clear()
         group = None if group_id is None else self.groups.get(group_id)
         if group is not None:
             group.jobs += 1

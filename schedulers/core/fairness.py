@@ -148,10 +148,9 @@ class Turns:
         return (time, job.rank, job.id, job.organization_id)
 
     def _account(self, tenant: int) -> TenantAccount:
-        account = self.accounts.get(tenant)
-        if account is None:
-            account = self.accounts[tenant] = TenantAccount()
-        return account
+        if tenant not in self.accounts:
+            self.accounts[tenant] = TenantAccount()
+        return self.accounts[tenant]
 
 
 def _account(tenant: Tenant) -> TenantAccount:
