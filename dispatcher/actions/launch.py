@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, insert, select, text
+from sqlalchemy import Connection, insert, text
 
 from dispatcher import clock
 from dispatcher.actions.idempotency import take_key
@@ -95,16 +95,14 @@ def launch_run(
         )
         if earlier is not None:
             return Launched(earlier.job_id, earlier.uuid, False, Owed())
-    groups = _look_up(connection, request)
+    organization_id, groups = _look_up(connection, request, organization)
     names = {
         "id": job_id,
         "uuid": uuid,
         "launched_by": principal,
         "launch_type": launch_type,
         "preferred_groups": groups,
-        "organization_id": select(t.organization.c.id)
-        .where(t.organization.c.name == organization)
-        .scalar_subquery(),
+        "organization_id": organization_id,
     }
     heads = _credentials(connection, request)
     _insert_job(connection, prepared, names)
@@ -131,9 +129,13 @@ def _request_digests(request: RunRequest, cipher: Cipher) -> list[bytes]:
     return [hashlib.sha256(canonical).digest()]
 
 
-def _look_up(connection: Connection, request: RunRequest) -> list[int]:
-    """The ids of the run's groups; hold on to its bundle, so that it is not removed before the job
-    refers to it, and see that the files that the run names may be in it.
+def _look_up(
+    connection: Connection, request: RunRequest, organization: str
+) -> tuple[int, list[int]]:
+    """The ids of the tenant and of the run's groups.
+
+    Holds on to the bundle, so that it is not removed before the job refers to it, and sees that the
+    files that the run names may be in it.
     """
     inventory_path = request.inventory_path
     groups = request.instance_groups or ("default",)
@@ -143,7 +145,8 @@ def _look_up(connection: Connection, request: RunRequest) -> list[int]:
             SELECT paths IS NULL OR paths && CAST(:playbook AS text[]) AS has_playbook,
                 paths IS NULL OR paths && CAST(:inventory AS text[]) AS has_inventory,
                 (SELECT jsonb_object_agg(name, id) FROM instance_group
-                 WHERE name = ANY(:groups)) AS ids
+                 WHERE name = ANY(:groups)) AS ids,
+                (SELECT id FROM organization WHERE name = :organization) AS organization_id
             FROM content_bundle WHERE digest = :digest AND complete
             FOR KEY SHARE SKIP LOCKED  -- one that is being removed is missing already
             """
@@ -153,6 +156,7 @@ def _look_up(connection: Connection, request: RunRequest) -> list[int]:
             "playbook": candidates(request.playbook),
             "inventory": candidates(inventory_path or "", directory=True),
             "groups": list(groups),
+            "organization": organization,
         },
     ).one_or_none()
     if row is None:
@@ -172,26 +176,25 @@ def _look_up(connection: Connection, request: RunRequest) -> list[int]:
     unknown = [name for name in groups if name not in ids]
     if unknown:
         raise InvalidRequest({"instance_groups": [f"no instance group {n!r}" for n in unknown]})
-    return [ids[name] for name in groups]
+    return row.organization_id, [ids[name] for name in groups]
 
 
 def _insert_job(connection: Connection, prepared: PreparedRun, names: Mapping[str, object]) -> None:
     request = prepared.request
-    connection.execute(
-        insert(t.job).values(
-            **names,
-            kind=Kind.PLAYBOOK,
-            name=request.name or request.playbook,
-            priority=request.priority,
-            task_impact=impact(request, prepared.targets.count),
-            forks=request.forks or DEFAULT_FORKS,
-            # nothing to wait for: a run brings its own content and inventory
-            dependencies_processed=True,
-            host_lock=effective_host_lock(request),
-            lock_keys=list(prepared.targets.lock_keys),
-            bundle_digest=request.bundle_digest,
-        )
-    )
+    row = {
+        **names,
+        "kind": Kind.PLAYBOOK,
+        "name": request.name or request.playbook,
+        "priority": request.priority,
+        "task_impact": impact(request, prepared.targets.count),
+        "forks": request.forks or DEFAULT_FORKS,
+        # nothing to wait for: a run brings its own content and inventory
+        "dependencies_processed": True,
+        "host_lock": effective_host_lock(request),
+        "lock_keys": list(prepared.targets.lock_keys),
+        "bundle_digest": request.bundle_digest,
+    }
+    connection.execute(insert(t.job), row)
 
 
 def _credentials(
@@ -231,4 +234,4 @@ def _insert_input(connection: Connection, request: RunRequest, job_id: int, ciph
             "host_key_policy",
         )
     }
-    connection.execute(insert(t.job_input).values(row))
+    connection.execute(insert(t.job_input), row)
