@@ -93,7 +93,9 @@ def stand_ins(nodes: Sequence[str] = NODES, **changes: object) -> Iterator[Stand
     with short_directory() as directory:
         python = str(_environment(directory / "python"))
         as_shipped = {name: Settings.model_fields[name].get_default() for name in SHORT}
-        cluster = Cluster(directory, random.Random(1), nodes, as_shipped | changes, python)
+        cluster = Cluster(
+            directory, random.Random(1), nodes, as_shipped | changes, python, small_disks=False
+        )
         try:
             cluster.start()
             yield StandIns(cluster)

@@ -65,6 +65,7 @@ class Cluster:
         nodes: names of the worker nodes.
         changes: settings that differ from :data:`SHORT`.
         python: the interpreter of every role; playbooks run the ansible-playbook beside it.
+        small_disks: whether nodes get disks that can be filled.
     """
 
     directory: Path
@@ -72,6 +73,7 @@ class Cluster:
     nodes: Sequence[str] = NODES
     changes: Mapping[str, object] = field(default_factory=dict)
     python: str = sys.executable
+    small_disks: bool = True
     roles: dict[str, KeptRole] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -135,7 +137,8 @@ class Cluster:
             changes["api_port"] = self._api_port
         if name.startswith("worker-"):
             changes |= {"node_name": name.removeprefix("worker-"), "stop_policy": "detach"}
-            self.disks.mount(directory)
+            if self.small_disks:
+                self.disks.mount(directory)
         settings = self.settings.model_copy(update=changes)
         return KeptRole(name, settings, self.directory / f"{name}.log", self.python)
 
