@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -33,19 +32,19 @@ def fill(cluster: Cluster, directory: Path, made: Injected, *, left: int, second
     ballast = cluster.disks.fill(directory, left)
     agents = _agents(directory)
     try:
-        said = _within(_SEEN, lambda: "is full" in _row(cluster, node).reason)
-        since = _row(cluster, node).now
+        said = _within(_SEEN, lambda: "is full" in _reason(cluster, node))
+        before = _claimed(cluster, node)
         made.harmed += cluster.runs_of(directory)
         if said:
             time.sleep(seconds)
-            made.findings += _look(cluster, node, since)
+            made.findings += _look(cluster, node, before)
         elif agents and agents == _agents(directory):
             made.findings.append(f"{node} does not say that its disk is full")
         made.harmed += cluster.runs_of(directory)
     finally:
         ballast.unlink()
-    if not _within(_SEEN, lambda: not _row(cluster, node).reason):
-        words = _row(cluster, node).reason
+    if not _within(_SEEN, lambda: not _reason(cluster, node)):
+        words = _reason(cluster, node)
         made.findings.append(f"{node} takes no jobs although its disk has room again: {words}")
 
 
@@ -57,33 +56,35 @@ def _agents(directory: Path) -> list[str]:
         return []
 
 
-class _Row:
-    def __init__(self, reason: str, now: datetime) -> None:
-        self.reason, self.now = reason, now
-
-
-def _row(cluster: Cluster, node: str) -> _Row:
+def _reason(cluster: Cluster, node: str) -> str:
     with cluster.engine.connect() as connection:
-        found = connection.execute(
-            text("SELECT not_accepting_reason, dispatcher_now() FROM node WHERE name = :node"),
-            {"node": node},
-        ).one()
-    return _Row(*found)
+        return str(
+            connection.execute(
+                text("SELECT not_accepting_reason FROM node WHERE name = :node"), {"node": node}
+            ).scalar_one()
+        )
 
 
-def _look(cluster: Cluster, node: str, since: datetime) -> list[str]:
+def _claimed(cluster: Cluster, node: str) -> set[int]:
+    """Jobs that the node has claimed so far. Not by their times: the clock is moved, too."""
+    with cluster.engine.connect() as connection:
+        return set(
+            connection.scalars(
+                text(
+                    "SELECT j.id FROM job AS j JOIN node AS n ON n.id = j.node_id"
+                    " WHERE n.name = :node AND j.started IS NOT NULL"
+                ),
+                {"node": node},
+            )
+        )
+
+
+def _look(cluster: Cluster, node: str, before: set[int]) -> list[str]:
     """While it is full: nothing is claimed there, and the list of nodes has the reason."""
     findings = []
-    with cluster.engine.connect() as connection:
-        claimed = connection.scalars(
-            text(
-                "SELECT j.id FROM job AS j JOIN node AS n ON n.id = j.node_id"
-                " WHERE n.name = :node AND j.started > :since"
-            ),
-            {"node": node, "since": since},
-        ).all()
+    claimed = sorted(_claimed(cluster, node) - before)
     if claimed:
-        findings.append(f"{node} has claimed jobs {list(claimed)} while its disk was full")
+        findings.append(f"{node} has claimed jobs {claimed} while its disk was full")
     try:
         with cluster.client() as client:
             shown = next(each for each in client.nodes() if each.name == node)
