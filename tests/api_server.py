@@ -143,7 +143,7 @@ def as_process(settings: Settings, engine: Engine, **variables: str) -> Iterator
     finally:
         process.terminate()
         try:
-            process.communicate(timeout=10)
+            process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             process.kill()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
@@ -17,12 +18,13 @@ import requests
 from sqlalchemy import Connection, Engine, select, text, update
 
 from dispatcher import settings as settings_module
+from dispatcher.actions.save_credential import create_credential
 from dispatcher.db import tables as t
 from dispatcher.embedded.valkey import EmbeddedValkey
-from dispatcher.secrets import make_key_file
+from dispatcher.secrets import Cipher, make_key_file
 from dispatcher.settings import Settings
 from tests.databases import Databases
-from tests.factories import make_job, pack, store_bundle
+from tests.factories import default_organization, make_job, pack, store_bundle
 from tests.waiting import wait_until
 from workers.handover import hand_over, line
 from workers.run_dir import RunDir
@@ -45,6 +47,7 @@ QUICK = {
     "node_capacity": 100,
     "log_level": "info",
 }
+_numbers = itertools.count(1)
 
 
 def paced(gate: Path, tasks: int = 20) -> str:
@@ -333,6 +336,19 @@ def started_job(node: NodeUnderTest, engine: Engine, play: str) -> tuple[int, UU
     node.hand_over((job_id, dispatch_id))
     wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
     return job_id, dispatch_id
+
+
+def saved_credential(
+    node: NodeUnderTest, engine: Engine, kind: str, cipher: Cipher | None = None, **inputs: Any
+) -> int:
+    """A credential, encrypted with the node's key or another one; its number."""
+    values = {"name": f"credential {next(_numbers)}", "kind": kind, "inputs": inputs}
+    with engine.begin() as connection:
+        return create_credential(
+            connection,
+            {"organization_id": default_organization(connection), **values},
+            cipher=cipher or Cipher(node.data_dir / "cluster.key"),
+        )
 
 
 def holding(directory: Path, *secrets: str) -> list[Path]:

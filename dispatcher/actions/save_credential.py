@@ -94,8 +94,9 @@ def _sealed(kind: str, inputs: object, cipher: Cipher) -> dict[str, Any]:
 
 
 def delete_credential(connection: Connection, credential_id: int) -> None:
-    """Delete a credential that no template, project or inventory source uses. Jobs of it that have not been
-    claimed end as errors that name it.
+    """Delete a credential that no template, project or inventory source uses.
+
+    Jobs of it that have not been claimed end as errors that name it.
 
     Raises:
         NotFound, Conflict: see :func:`saving.remove`.

@@ -10,15 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from dispatcher.actions.save_credential import create_credential
 from dispatcher.db.credential_rows import note_credentials
 from dispatcher.db.engine import make_engine
 from dispatcher.embedded.valkey import EmbeddedValkey
-from dispatcher.secrets import Cipher
 from examples.host_install.ssh_hosts import SshHost, running_hosts
 from tests.databases import Databases
-from tests.factories import default_organization
-from tests.nodes import NodeUnderTest, agent_alone, output, wait_final, waiting_job
+from tests.nodes import (
+    NodeUnderTest,
+    agent_alone,
+    output,
+    saved_credential,
+    wait_final,
+    waiting_job,
+)
 
 PASSWORD = "correct-horse-4711"
 PLAY = f"""
@@ -86,17 +90,8 @@ def outcome_of(
         "become_password": password,
     }
     node_id = node.wait_registered(engine)
+    credential = saved_credential(node, engine, "ssh", **inputs)
     with engine.begin() as connection:
-        credential = create_credential(
-            connection,
-            {
-                "organization_id": default_organization(connection),
-                "name": f"sudo with {len(password)}",
-                "kind": "ssh",
-                "inputs": inputs,
-            },
-            cipher=Cipher(node.data_dir / "cluster.key"),
-        )
         inventory = f"{host.inventory_line()} ansible_become_exe={account.sudo}\n"
         job, dispatch = waiting_job(connection, node_id, PLAY, inputs={"inventory": inventory})
         note_credentials(connection, [(job, credential, "sudo")])

@@ -21,7 +21,6 @@ from sqlalchemy import Engine, delete, select
 
 from dispatcher.actions.launch_update import launch_project_update
 from dispatcher.actions.rotate_keys import rotate
-from dispatcher.actions.save_credential import create_credential
 from dispatcher.db import job_moves
 from dispatcher.db import tables as t
 from dispatcher.db.credential_rows import note_credentials
@@ -30,7 +29,7 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.secrets import Cipher, make_key_file, new_key, read_keys, replace_keys
 from examples.host_install.ssh_hosts import SshHost, running_hosts
 from tests.databases import Databases
-from tests.factories import default_group, default_organization
+from tests.factories import default_group
 from tests.git_repositories import GitRepository
 from tests.nodes import (
     HELLO,
@@ -41,6 +40,7 @@ from tests.nodes import (
     job_row,
     output,
     paced,
+    saved_credential,
     wait_final,
     waiting_job,
 )
@@ -83,21 +83,6 @@ def engine(node: NodeUnderTest) -> Iterator[Engine]:
     made.dispose()
 
 
-_names = iter(range(1, 1000))
-
-
-def saved(
-    node: NodeUnderTest, engine: Engine, kind: str, cipher: Cipher | None = None, **inputs: Any
-) -> int:
-    values = {"name": f"credential {next(_names)}", "kind": kind, "inputs": inputs}
-    with engine.begin() as connection:
-        return create_credential(
-            connection,
-            {"organization_id": default_organization(connection), **values},
-            cipher=cipher or Cipher(node.data_dir / "cluster.key"),
-        )
-
-
 def started(
     node: NodeUnderTest,
     engine: Engine,
@@ -129,7 +114,7 @@ RAW = """
 def test_a_key_with_a_passphrase_logs_in_and_leaves_nothing(
     node: NodeUnderTest, engine: Engine, ssh_host: SshHost, locked_key: str
 ) -> None:
-    login = saved(
+    login = saved_credential(
         node,
         engine,
         "ssh",
@@ -150,7 +135,7 @@ def test_a_key_with_a_passphrase_logs_in_and_leaves_nothing(
 def test_a_key_whose_passphrase_is_wrong_ends_the_job_and_names_the_credential(
     node: NodeUnderTest, engine: Engine, ssh_host: SshHost, locked_key: str
 ) -> None:
-    login = saved(node, engine, "ssh", ssh_key_data=locked_key, ssh_key_unlock="not it")
+    login = saved_credential(node, engine, "ssh", ssh_key_data=locked_key, ssh_key_unlock="not it")
     job_id, _ = started(node, engine, RAW, [login], inventory=remote(ssh_host))
     row = wait_final(engine, job_id)
     assert (row.status, row.outcome) == ("error", "credentials")
@@ -205,7 +190,7 @@ def password_host(user: str, password: str) -> Iterator[int]:
 
 def test_user_and_password_log_in(node: NodeUnderTest, engine: Engine) -> None:
     password = "pass word 'with' \"quotes\" $HOME"
-    login = saved(node, engine, "ssh", username="somebody", password=password)
+    login = saved_credential(node, engine, "ssh", username="somebody", password=password)
     with password_host("somebody", password) as port:
         hosts = f"far ansible_host=127.0.0.1 ansible_port={port}\n"
         job_id, _ = started(node, engine, RAW, [login], inventory=hosts)
@@ -247,9 +232,9 @@ def test_several_vaults_variables_and_files_reach_the_playbook_and_are_masked(
       ansible.builtin.command: cat {{ lookup('env', 'CONFIG') }}
 """
     chosen = [
-        saved(node, engine, "vault", vault_id="v1", vault_password=secrets["v1"]),
-        saved(node, engine, "vault", vault_id="v2", vault_password=secrets["v2"]),
-        saved(
+        saved_credential(node, engine, "vault", vault_id="v1", vault_password=secrets["v1"]),
+        saved_credential(node, engine, "vault", vault_id="v2", vault_password=secrets["v2"]),
+        saved_credential(
             node,
             engine,
             "environment",
@@ -271,9 +256,9 @@ def test_several_vaults_variables_and_files_reach_the_playbook_and_are_masked(
 def test_a_job_whose_credential_is_gone_or_locked_ends_and_names_it(
     node: NodeUnderTest, engine: Engine, tmp_path: Path
 ) -> None:
-    gone = saved(node, engine, "vault", vault_password="x1234")
+    gone = saved_credential(node, engine, "vault", vault_password="x1234")
     make_key_file(tmp_path / "other.key")
-    locked = saved(
+    locked = saved_credential(
         node, engine, "vault", Cipher(tmp_path / "other.key"), vault_id="l", vault_password="x1234"
     )
     with engine.begin() as connection:
@@ -291,8 +276,10 @@ def test_nothing_is_left_when_supervisor_and_agent_are_killed(
 ) -> None:
     secret = "battery-staple-9942"
     chosen = [
-        saved(node, engine, "environment", variables={"TOKEN": secret}, files={"CONFIG": secret}),
-        saved(node, engine, "vault", vault_password=secret),
+        saved_credential(
+            node, engine, "environment", variables={"TOKEN": secret}, files={"CONFIG": secret}
+        ),
+        saved_credential(node, engine, "vault", vault_password=secret),
     ]
     job_id, dispatch_id = started(node, engine, paced(node.data_dir / "never"), chosen)
     wait_until(lambda: counters(engine, job_id), what="events while it runs", timeout=60)
@@ -313,11 +300,11 @@ def test_nothing_is_left_when_supervisor_and_agent_are_killed(
 def test_a_node_that_runs_takes_a_new_key_up(node: NodeUnderTest, engine: Engine) -> None:
     secret = "rotated-horse-1188"
     key_file = node.data_dir / "cluster.key"
-    old = saved(node, engine, "environment", variables={"OLD_TOKEN": secret})
+    old = saved_credential(node, engine, "environment", variables={"OLD_TOKEN": secret})
     replace_keys(key_file, [new_key(), *read_keys(key_file)])
     for _ in rotate(engine, Cipher(key_file)):
         pass
-    new = saved(node, engine, "environment", variables={"NEW_TOKEN": secret})
+    new = saved_credential(node, engine, "environment", variables={"NEW_TOKEN": secret})
     replace_keys(key_file, read_keys(key_file)[:1])
     play = HELLO.replace(
         "{msg: hello}", "{msg: \"{{ lookup('env', 'OLD_TOKEN') == lookup('env', 'NEW_TOKEN') }}\"}"
@@ -348,11 +335,11 @@ def test_a_project_is_fetched_over_ssh_with_its_own_key(
     repository = GitRepository(tmp_path / "r", {"site.yml": HELLO})
     url = f"ssh://{ssh_host.user}@{ssh_host.address}:{ssh_host.port}{repository.path}"
     assert updated(node, engine, scm_url=url).status == "error", "the node has no key"
-    key = saved(node, engine, "scm", ssh_key_data=locked_key, ssh_key_unlock=PASSPHRASE)
+    key = saved_credential(node, engine, "scm", ssh_key_data=locked_key, ssh_key_unlock=PASSPHRASE)
     row = updated(node, engine, scm_url=url, credential_id=key)
     assert row.status == "successful", row.explanation
     assert holding(node.data_dir, PASSPHRASE) == []
-    wrong = saved(node, engine, "scm", ssh_key_data=locked_key, ssh_key_unlock="not it")
+    wrong = saved_credential(node, engine, "scm", ssh_key_data=locked_key, ssh_key_unlock="not it")
     row = updated(node, engine, scm_url=url, credential_id=wrong)
     assert (row.status, row.outcome) == ("error", "credentials")
     with engine.begin() as connection:
@@ -402,7 +389,7 @@ def test_a_project_is_fetched_over_http_with_user_and_password(
     repository.git("update-server-info")
     password = "git-pass-4411/@:"
     expected = b64encode(f"me:{password}".encode()).decode()
-    login = saved(node, engine, "scm", username="me", password=password)
+    login = saved_credential(node, engine, "scm", username="me", password=password)
     with http_repository(repository.path / ".git", f"Basic {expected}") as (port, seen):
         url = f"http://127.0.0.1:{port}/"
         assert updated(node, engine, scm_url=url).status == "error"

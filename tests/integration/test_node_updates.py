@@ -15,7 +15,6 @@ from sqlalchemy import Engine, delete, select, text, update
 from dispatcher.actions.cancel import cancel_job
 from dispatcher.actions.launch_template import launch_job_template
 from dispatcher.actions.launch_update import launch_inventory_update, launch_project_update
-from dispatcher.actions.save_credential import create_credential
 from dispatcher.actions.store_content import read_bundle
 from dispatcher.db import job_moves
 from dispatcher.db import tables as t
@@ -24,9 +23,17 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.secrets import Cipher
 from examples.host_install.ssh_hosts import SshHost, running_hosts
 from tests.databases import Databases
-from tests.factories import default_group, default_organization
+from tests.factories import default_group
 from tests.git_repositories import GitRepository
-from tests.nodes import HELLO, NodeUnderTest, agent_alone, holding, wait_final
+from tests.nodes import (
+    HELLO,
+    NodeUnderTest,
+    agent_alone,
+    holding,
+    output,
+    saved_credential,
+    wait_final,
+)
 from tests.templates import make_inventory, make_project, make_source, make_template, updated
 from tests.waiting import wait_until
 from workers import leftovers
@@ -307,15 +314,15 @@ def test_two_branches_with_their_own_requirements_are_fetched_and_run_at_once(
         _start(node, engine, job_id)
     for branch, job_id in jobs.items():
         row = wait_final(engine, job_id)
-        output = _output(engine, job_id)
-        assert row.status == "successful", (row.explanation, output)
+        printed = _output(engine, job_id)
+        assert row.status == "successful", (row.explanation, printed)
         said = {
             word
             for word in ("blue role", "green role", "blue tree", "green tree")
-            if word in output
+            if word in printed
         }
         assert said == {f"{branch} role", f"{branch} tree"}
-        assert "changed=1" in output, "its tree is its own: nobody else has left anything there"
+        assert "changed=1" in printed, "its tree is its own: nobody else has left anything there"
 
 
 @pytest.mark.parametrize(
@@ -462,13 +469,8 @@ echo "{\\"web\\": {\\"hosts\\": [\\"$host\\"]}, \\"_meta\\": {\\"hostvars\\": {}
     project = _project(engine, repository.url)
     assert _update(node, engine, project).status == "successful"
     given = {"variables": {"CMDB_TOKEN": "open-sesame-4242"}, "files": {"CMDB_CONFIG": "from-cmdb"}}
+    credential = saved_credential(node, engine, "environment", **given)
     with engine.begin() as connection:
-        values = {"name": "cmdb", "kind": "environment", "inputs": given}
-        credential = create_credential(
-            connection,
-            {"organization_id": default_organization(connection), **values},
-            cipher=Cipher(node.data_dir / "cluster.key"),
-        )
         inventory = make_inventory(connection)
         source = make_source(
             connection, inventory, project, path="cmdb.sh", credential_id=credential
@@ -476,7 +478,7 @@ echo "{\\"web\\": {\\"hosts\\": [\\"$host\\"]}, \\"_meta\\": {\\"hostvars\\": {}
     row = _import(node, engine, source)
     assert row.status == "successful", (row.explanation, _output(engine, row.id))
     assert _hosts(engine, inventory) == {"from-cmdb": {}}
-    assert "open-sesame-4242" not in _output(engine, row.id)
+    assert "open-sesame-4242" not in output(engine, row.id)
     assert holding(node.data_dir, "open-sesame-4242") == []
     with engine.begin() as connection:
         connection.execute(update(t.inventory_source).values(credential_id=None))
