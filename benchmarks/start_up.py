@@ -1,4 +1,5 @@
-"""How long ``dispatcher up`` takes until every role is ready: on nothing, and on its own data."""
+"""How long ``dispatcher up`` takes until every role is ready, on nothing and on its own data; and
+how long until nothing of it is left."""
 
 from __future__ import annotations
 
@@ -13,16 +14,19 @@ ROUNDS = 3
 
 
 def measure() -> list[Figure]:
-    first, later = [], []
+    first, later, stopped = [], [], []
     for _ in range(ROUNDS):
         with short_directory() as directory:
             for times in (first, later):
                 began = perf_counter()
                 with running_stack(directory / "stack"):
                     times.append(perf_counter() - began)
+                    began = perf_counter()
+                stopped.append(perf_counter() - began)
     return [
         Figure("up_ready_first", median(first), "s", f"{ROUNDS} rounds, {_spread(first)}"),
         Figure("up_ready_later", median(later), "s", f"{ROUNDS} rounds, {_spread(later)}"),
+        Figure("up_stopped", median(stopped), "s", f"{2 * ROUNDS} rounds, {_spread(stopped)}"),
     ]
 
 

@@ -8,6 +8,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: Seconds by which a wait that ends by itself has ended on any machine; one that does not never does.
+NOT_ENDLESS = 25.0
+
 
 def wait_until(predicate: Callable[[], T], *, timeout: float = 60.0, what: str = "") -> T:
     """Call ``predicate`` until it answers something true, and return that.

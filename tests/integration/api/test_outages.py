@@ -22,7 +22,7 @@ from tests.integration.api.outage import RUNS, count_jobs, prepare, seconds
 from tests.racing import at_once
 from tests.sse import Message, following
 from tests.tcp_proxy import TcpProxy, in_front_of
-from tests.waiting import wait_until
+from tests.waiting import NOT_ENDLESS, wait_until
 
 #: The statement itself; every transaction begins with a "READ COMMITTED".
 COMMIT = b"COMMIT\0"
@@ -70,7 +70,7 @@ def test_without_the_database_every_route_is_503_with_retry_after_soon(behind: B
         assert answer.status_code == 503, (path, answer.text)
         assert set(answer.json()) == {"detail"}
         assert int(answer.headers["Retry-After"]) > 0
-        assert took < 6
+        assert took < NOT_ENDLESS
     assert http.get("/healthz").status_code == 200
     ready = http.get("/readyz")
     assert (ready.status_code, ready.json()["status"]) == (503, "unavailable")
@@ -189,7 +189,7 @@ def test_a_server_that_stops_and_starts_again_is_used_again(
             for _ in range(12):  # more than the pool has connections
                 took, answer = seconds(lambda: api.http.get(f"/api/v2/jobs/{job}/"))
                 assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-                assert took < 6
+                assert took < NOT_ENDLESS
             assert api.http.post(RUNS, json=run).status_code == 503
             server.start()
             wait_until(lambda: api.http.get(f"/api/v2/jobs/{job}/").status_code == 200)
@@ -209,7 +209,7 @@ def test_when_every_connection_is_in_use_the_answer_is_503_not_an_endless_wait(
         with api.services.engine.connect():
             took, answer = seconds(lambda: api.http.get("/api/v2/jobs/"))
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-        assert 4 < took < 8
+        assert 4 < took < NOT_ENDLESS
         assert api.http.get("/api/v2/jobs/").status_code == 200
 
 

@@ -73,10 +73,8 @@ def test_a_cancel_ends_the_playbook_and_all_it_started(runs: Runs) -> None:
     pid_file = run.run_dir.project / "pid"
     wait_until(lambda: pid_file.exists() and pid_file.read_text().strip(), timeout=40)
     assert len(run.processes()) > 3
-    asked = clock.monotonic()
     run.run_dir.request_stop("cancel")
     result = run.wait()
-    assert clock.monotonic() - asked < 30
     assert run.processes() == []
     assert result.evidence.stop == "cancel"
     assert result.evidence.killed >= 1
