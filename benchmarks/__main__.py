@@ -28,6 +28,7 @@ BENCHMARKS = (
     "reactions",
     "workflow_latency",
     "finishes",
+    "inventory_import",
     "slow_database",
     "event_path",
     "max_connections",

@@ -252,8 +252,14 @@ def test_ten_thousand_hosts_in_overlapping_groups_are_imported(
     groups = {f"g{g}": {"hosts": [f"h{n}" for n in range(g, 10_000, 10)]} for g in range(10)}
     with engine.begin() as connection:
         source = make_source(connection, inventory, make_project(connection))
-        _import(connection, source, hosts, **groups)
+        assert _import(connection, source, hosts, **groups).changed == 20_010
         assert _inventory(connection, inventory).host_count == 10_000
+    # again, when there are rows to compare with that the server has no statistics of
+    with engine.begin() as connection:
+        assert _import(connection, source, hosts, **groups).changed == 0
+    hosts |= {f"h{n}": {} for n in range(5_000)}
+    with engine.begin() as connection:
+        assert _import(connection, source, hosts, **groups).changed == 5_000
 
 
 def test_pending_jobs_follow_their_inventory(engine: Engine) -> None:
