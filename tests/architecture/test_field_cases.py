@@ -16,7 +16,8 @@ RUNS = "tests/integration/running/test_field_cases.py"
 PLANS = "tests/integration/test_field_cases.py"
 STDOUT = "tests/integration/api/test_stdout.py"
 SHIPPER = "tests/integration/test_shipper.py"
-UPDATES = "tests/integration/test_node_updates.py"
+PROJECTS = "tests/integration/updates/test_projects.py"
+INVENTORIES = "tests/integration/updates/test_inventories.py"
 NODE_RUNS = "tests/integration/test_node_runs.py"
 RECOVERY = "tests/integration/test_node_recovery.py"
 OUTAGE = "tests/integration/test_node_outage.py"
@@ -56,7 +57,7 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     "an inventory script that hangs: visible, timed, canceled": (
         f"{RUNS}::test_an_inventory_script_that_hangs_is_seen_timed_and_canceled",
-        f"{UPDATES}::test_a_script_is_executed_and_one_that_hangs_is_stopped",
+        f"{INVENTORIES}::test_a_script_is_executed_and_one_that_hangs_is_stopped",
     ),
     # -- results
     "one of many hosts unreachable: truth by host, counts, tolerance (awx 527)": (
@@ -84,16 +85,16 @@ CASES: dict[str, tuple[str, ...]] = {
     ),
     # -- projects
     "two jobs with other requirements.yml at once; a failure is stage project (awx 10058)": (
-        f"{UPDATES}::test_two_branches_with_their_own_requirements_are_fetched_and_run_at_once",
-        f"{UPDATES}::test_requirements_that_cannot_be_installed_fail_the_update_by_name",
+        f"{PROJECTS}::test_two_branches_with_their_own_requirements_are_fetched_and_run_at_once",
+        f"{PROJECTS}::test_requirements_that_cannot_be_installed_fail_the_update_by_name",
     ),
     "two jobs of one template on different branches (semaphore 3749)": (
-        f"{UPDATES}::test_two_branches_with_their_own_requirements_are_fetched_and_run_at_once",
+        f"{PROJECTS}::test_two_branches_with_their_own_requirements_are_fetched_and_run_at_once",
         "tests/unit/test_plan_dependencies.py::test_each_branch_has_an_update_of_its_own",
     ),
     "a playbook with a space in its name, in a folder, .yaml": (
         f"{RUNS}::test_a_playbook_with_a_space_in_a_folder_and_the_long_suffix_runs",
-        f"{UPDATES}::test_two_branches_with_their_own_requirements_are_fetched_and_run_at_once",
+        f"{PROJECTS}::test_two_branches_with_their_own_requirements_are_fetched_and_run_at_once",
     ),
     # -- hosts
     "a host in several groups runs once": (
