@@ -29,6 +29,7 @@ BENCHMARKS = (
     "workflow_latency",
     "finishes",
     "inventory_import",
+    "fleet",
     "slow_database",
     "event_path",
     "max_connections",

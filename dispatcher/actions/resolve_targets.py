@@ -12,16 +12,13 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from dispatcher import clock
+from dispatcher.actions.stored_targets import HostChoice, find_stored_targets
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import job_moves
-from dispatcher.db.stored_inventory import read_inventory
 from dispatcher.db.workflow_touches import touch_workflows_of
-from dispatcher.domain.host_pattern import PatternError
 from dispatcher.domain.inventory import InventoryError
 from dispatcher.domain.launch import Targets, impact_of
 from dispatcher.domain.outcome import Outcome
-from dispatcher.domain.targets import find_targets, needs_hosts
 
 _PENDING = """
     SELECT job.id, job.inventory_id, host_lock, slice_number, slice_count, limit_pattern,
@@ -78,55 +75,40 @@ def _found(
     refused: dict[int, tuple[Outcome, str]],
 ) -> list[dict[str, Any]]:
     """What each job has now; those that cannot be resolved are put into ``refused``."""
-    stored = None
-    if any(needs_hosts(j.limit_pattern, j.host_lock, j.slice_number) for j in jobs):
+    choices = [_choice(job) for job in jobs]
+    found: list[Targets | str] = []
+    revision = None
+    if wanted := [each for each in choices if each.by_name]:
         try:
-            stored = read_inventory(
-                connection, inventory_id, variables=any(j.host_lock != "none" for j in jobs)
-            )
+            stored = find_stored_targets(connection, inventory_id, wanted)
         except InventoryError as error:
             refused.update({j.id: (Outcome.REFUSED, f"inventory: {error}") for j in jobs})
             return []
-    found = []
-    known: dict[Any, Targets | str] = {}
-    for job in jobs:
-        key: tuple[Any, ...] = (job.limit_pattern, job.host_lock, job.slice_number)
-        key += (job.slice_count, json.dumps(job.extra_vars))
-        if key not in known:
-            known[key] = _targets(job, stored)
-        targets = known[key]
+        if stored is None:  # deleted since its jobs were read
+            return []
+        revision, found = stored
+    by_name = iter(found)
+    rows = []
+    for job, choice in zip(jobs, choices, strict=True):
+        targets = next(by_name) if choice.by_name else Targets(job.host_count, ())
         if isinstance(targets, str):
             refused[job.id] = (Outcome.REFUSED, f"limit: {targets}")
             continue
-        revision = job.revision if stored is None else stored.revision
-        found.append(
+        rows.append(
             {
                 "id": job.id,
                 "impact": impact_of(job.forks, targets.count),
                 "keys": list(targets.lock_keys),
-                "revision": revision,
+                "revision": job.revision if revision is None else revision,
             }
         )
-    return found
+    return rows
 
 
-def _targets(job: Any, stored: Any) -> Targets | str:
-    if not needs_hosts(job.limit_pattern, job.host_lock, job.slice_number):
-        return Targets(job.host_count, ())
-    try:
-        return find_targets(
-            stored.id,
-            stored.inventory,
-            stored.addresses,
-            limit=job.limit_pattern,
-            host_lock=job.host_lock,
-            extra_vars=job.extra_vars or {},
-            slice_number=job.slice_number,
-            slice_count=job.slice_count,
-            cpu=clock.thread_cpu,
-        )
-    except PatternError as error:
-        return str(error)
+def _choice(job: Any) -> HostChoice:
+    return HostChoice(
+        job.limit_pattern, job.host_lock, job.extra_vars or {}, job.slice_number, job.slice_count
+    )
 
 
 def _write(connection: Connection, found: list[dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,14 +10,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from dispatcher import clock
+from dispatcher.actions.stored_targets import HostChoice, find_stored_targets
 from dispatcher.db import credential_rows, template_rows
-from dispatcher.db.stored_inventory import StoredInventory, read_inventory
 from dispatcher.domain import prompts as prompting
-from dispatcher.domain.host_pattern import PatternError
 from dispatcher.domain.inventory import InventoryError
 from dispatcher.domain.launch import Targets
-from dispatcher.domain.targets import effective_lock, find_targets, needs_hosts
+from dispatcher.domain.targets import effective_lock
 from dispatcher.errors import DispatcherError, InvalidRequest, NotFound
 
 
@@ -77,6 +76,17 @@ class Draft:
     def host_lock(self) -> str:
         """The lock that is taken."""
         return effective_lock(self.template["host_lock"], check_mode=self.check_mode)
+
+    @property
+    def choice(self) -> HostChoice:
+        """What says which hosts it works on."""
+        return HostChoice(
+            self.effective["limit"],
+            self.host_lock,
+            self.effective["extra_vars"],
+            self.launch.slice_number,
+            self.launch.slice_count,
+        )
 
 
 def make_drafts(
@@ -185,43 +195,37 @@ def _preferred(
 
 def find_all_targets(connection: Connection, answers: list[DispatcherError | Draft]) -> None:
     """Hosts, impact and locks of each draft; one whose hosts cannot be found becomes an error."""
-    stored: dict[tuple[int, bool], StoredInventory | DispatcherError] = {}
+    by_inventory: dict[int, dict[int, HostChoice]] = defaultdict(dict)
     for place, draft in enumerate(answers):
-        if not isinstance(draft, Draft):
-            continue
-        limit, number = draft.effective["limit"], draft.launch.slice_number
-        if not needs_hosts(limit, draft.host_lock, number):
+        if isinstance(draft, Draft):
             draft.targets = Targets(draft.inventory.host_count, ())
-            continue
-        wanted = (draft.inventory.id, draft.host_lock != "none")
-        if wanted not in stored:
-            stored[wanted] = _read(connection, *wanted)
-        inventory = stored[wanted]
-        if isinstance(inventory, DispatcherError):
-            answers[place] = inventory
-            continue
-        draft.revision = inventory.revision
-        try:
-            draft.targets = find_targets(
-                inventory.id,
-                inventory.inventory,
-                inventory.addresses,
-                limit=limit,
-                host_lock=draft.host_lock,
-                extra_vars=draft.effective["extra_vars"],
-                slice_number=number,
-                slice_count=draft.launch.slice_count,
-                cpu=clock.thread_cpu,
-            )
-        except PatternError as error:
-            answers[place] = InvalidRequest({"limit": str(error)})
+            if draft.choice.by_name:
+                by_inventory[draft.inventory.id][place] = draft.choice
+    for inventory_id, choices in by_inventory.items():
+        for place, found in _find(connection, inventory_id, choices):
+            draft = answers[place]
+            if isinstance(found, InvalidRequest):
+                answers[place] = found
+            elif isinstance(draft, Draft):
+                draft.revision, draft.targets = found
 
 
-def _read(
-    connection: Connection, inventory_id: int, variables: bool
-) -> StoredInventory | DispatcherError:
+def _find(
+    connection: Connection, inventory_id: int, choices: Mapping[int, HostChoice]
+) -> Iterator[tuple[int, tuple[int, Targets] | InvalidRequest]]:
+    """By place: the inventory's revision and the targets, or what is wrong."""
+    wrong = f"there is no inventory {inventory_id}"
     try:
-        found = read_inventory(connection, inventory_id, variables=variables)
+        stored = find_stored_targets(connection, inventory_id, [*choices.values()])
     except InventoryError as error:
-        return InvalidRequest({"inventory": str(error)})
-    return found or InvalidRequest({"inventory": f"there is no inventory {inventory_id}"})
+        stored, wrong = None, str(error)
+    if stored is None:
+        for place in choices:
+            yield place, InvalidRequest({"inventory": wrong})
+        return
+    revision, found = stored
+    for place, targets in zip(choices, found, strict=True):
+        if isinstance(targets, str):
+            yield place, InvalidRequest({"limit": targets})
+        else:
+            yield place, (revision, targets)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from dispatcher.domain.inventory import Inventory
 from dispatcher.domain.inventory_builder import Builder
@@ -34,6 +34,7 @@ def read_inventory(
     variables: bool = True,
     disabled: bool = False,
     host_ids: Collection[int] | None = None,
+    names: Collection[str] | None = None,
 ) -> StoredInventory | None:
     """Read one inventory, in four statements whatever its size.
 
@@ -44,6 +45,7 @@ def read_inventory(
         variables: false: without the hosts' and groups' variables, which patterns do not need.
         disabled: disabled hosts too.
         host_ids: these hosts only; None: all.
+        names: only hosts of these names, and those of groups of these names and below; None: all.
 
     Raises:
         InventoryError: its groups are children of each other.
@@ -56,8 +58,7 @@ def read_inventory(
         return None
     column = "variables" if variables else "NULL AS variables"
     builder = Builder()
-    if variables:
-        _set_all(builder, "all", head.variables)
+    _set_all(builder, "all", head.variables)
     groups: dict[int, str] = {}
     for row in connection.execute(
         text(f"SELECT id, name, {column} FROM inventory_group WHERE inventory_id = :inventory"
@@ -66,33 +67,66 @@ def read_inventory(
     ):  # fmt: skip
         groups[row.id] = builder.add_group(row.name)
         _set_all(builder, row.name, row.variables)
+    links = connection.execute(
+        text(
+            "SELECT parent_id, child_id FROM inventory_group_child"
+            " JOIN inventory_group ON id = parent_id WHERE inventory_id = :inventory"
+        ),
+        one,
+    ).all()
+    chosen = [] if disabled else ["enabled"]
+    given: dict[str, Any] = {}
+    if host_ids is not None:
+        chosen.append("id = ANY(CAST(:ids AS bigint[]))")
+        given["ids"] = list(host_ids)
+    if names is not None:
+        chosen.append(_NAMED)
+        given |= {"names": list(names), "groups": _below(groups, links, names)}
     addresses = {}
     for row in connection.execute(
         text(
             f"""
             SELECT name, address, {column}, ARRAY(SELECT group_id FROM inventory_group_host
                 WHERE host_id = inventory_host.id ORDER BY group_id) AS group_ids
-            FROM inventory_host WHERE inventory_id = :inventory AND (enabled OR :disabled)
-              AND (CAST(:ids AS bigint[]) IS NULL OR id = ANY(CAST(:ids AS bigint[])))
+            FROM inventory_host WHERE {" AND ".join(["inventory_id = :inventory", *chosen])}
             ORDER BY name
             """
         ),
-        one | {"disabled": disabled, "ids": None if host_ids is None else list(host_ids)},
+        one | given,
     ):
         addresses[row.name] = row.address
         names = [groups[each] for each in row.group_ids if each in groups]
         builder.put_host(row.name, row.variables or {}, names[0] if names else "ungrouped")
         for name in names[1:]:
             builder.put_host(row.name, {}, name)
-    for row in connection.execute(
-        text(
-            "SELECT parent_id, child_id FROM inventory_group_child"
-            " JOIN inventory_group ON id = parent_id WHERE inventory_id = :inventory"
-        ),
-        one,
-    ):
+    for row in links:
         builder.add_child(groups[row.parent_id], groups[row.child_id])
     return StoredInventory(inventory_id, head.revision, builder.build(), addresses)
+
+
+#: Hosts by their own names, and as members of groups: each by its index, which OR would not use.
+_NAMED = """id IN (
+    SELECT id FROM inventory_host
+        WHERE inventory_id = :inventory AND name = ANY(CAST(:names AS text[]))
+    UNION SELECT host_id FROM inventory_group_host
+        WHERE group_id = ANY(CAST(:groups AS bigint[])))"""
+
+
+def _below(
+    groups: Mapping[int, str], links: Sequence[Row[Any]], names: Collection[str]
+) -> list[int]:
+    """The ids of the groups of these names, and of all groups below them."""
+    children: dict[int, list[int]] = {}
+    for link in links:
+        children.setdefault(link.parent_id, []).append(link.child_id)
+    wanted = set(names)
+    found = dict.fromkeys(group for group, name in groups.items() if name in wanted)
+    waiting = list(found)
+    while waiting:
+        new = [each for each in children.get(waiting.pop(), ()) if each not in found]
+        found |= dict.fromkeys(new)
+        waiting += new
+    return list(found)
 
 
 def _set_all(builder: Builder, owner: str, variables: Mapping[str, Any] | None) -> None:

@@ -53,8 +53,13 @@ def resolve(
         PatternError: it cannot be resolved, or not at a sensible cost.
     """
     resolver = _Resolver(inventory, cpu)
-    hosts = resolver.hosts(split_pattern(pattern))
     limits = split_pattern(limit)
+    if pattern == "all" and limits and pattern not in inventory.positions:
+        # from the few, not from the many: each of thousands of jobs may be limited to one host
+        places = inventory.positions_in_all
+        found = {host for host in resolver.hosts(limits) if host in places}
+        return tuple(sorted(found, key=places.__getitem__))
+    hosts = resolver.hosts(split_pattern(pattern))
     if limits:
         allowed = set(resolver.hosts(limits))
         hosts = [host for host in hosts if host in allowed]
@@ -72,6 +77,21 @@ def split_pattern(pattern: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def names_of(limit: str) -> frozenset[str] | None:
+    """The names that a limit consists of: of hosts, and of groups.
+
+    Returns:
+        None when it needs to know other hosts than those: it has a glob, an expression, a subscript,
+        an exclusion or an intersection, or it names all there are.
+    """
+    parts = split_pattern(limit)
+    if not parts or any(
+        part[0] in "&!~" or _GLOB & set(part) or part in ("all", "ungrouped") for part in parts
+    ):
+        return None
+    return frozenset((*parts, *LOCALHOST))
+
+
 def _is_one_host(pattern: str) -> bool:
     host, _ = split_port(pattern)
     return host != pattern or is_address(pattern)
@@ -82,14 +102,14 @@ class _Resolver:
 
     def __init__(self, inventory: Inventory, cpu: Callable[[], float]) -> None:
         self._inventory = inventory
-        self._hosts = dict.fromkeys(inventory.hosts)
+        self._hosts = inventory.positions
         self._cpu = cpu
         self._begun = cpu()
         self._regex_left = REGEX_SECONDS + REGEX_SECONDS_PER_NAME * (
             len(inventory.hosts) + len(inventory.groups)
         )
         # the machine itself: the first such name of the inventory, else the first one asked for
-        self._localhost = next((h for h in inventory.hosts if h in LOCALHOST), None)
+        self._localhost = inventory.localhost
 
     def hosts(self, parts: Iterable[str]) -> list[str]:
         """The hosts of a list of parts; one may be in it twice."""

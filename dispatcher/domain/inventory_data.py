@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import IPv6Address, ip_address
 from typing import Any, Final
 
@@ -69,6 +70,9 @@ class Inventory:
     Attributes:
         hosts: names, in the order in which they first appear.
         groups: by name, ``all`` and ``ungrouped`` among them.
+
+    What is asked of it again and again is found once: a pattern that names one host costs the same
+    whatever the number of the others.
     """
 
     hosts: tuple[str, ...]
@@ -77,6 +81,25 @@ class Inventory:
     _groups_of: Mapping[str, tuple[str, ...]]
     _members: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
     _chains: dict[tuple[str, ...], tuple[Group, ...]] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """The place of each host among :attr:`hosts`."""
+        return {host: place for place, host in enumerate(self.hosts)}
+
+    @cached_property
+    def positions_in_all(self) -> Mapping[str, int]:
+        """The place of each host among the members of ``all``."""
+        return {host: place for place, host in enumerate(self.members("all"))}
+
+    @cached_property
+    def localhost(self) -> str | None:
+        """The first host that is a name of Ansible's own machine."""
+        return min(
+            (host for host in LOCALHOST if host in self.positions),
+            key=self.positions.__getitem__,
+            default=None,
+        )
 
     def members(self, group: str) -> tuple[str, ...]:
         """The hosts of a group and of all groups below it: its own first, then level by level."""

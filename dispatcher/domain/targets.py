@@ -34,6 +34,20 @@ def needs_hosts(limit: str, host_lock: str, slice_number: int) -> bool:
     return bool(limit.strip()) or host_lock != "none" or slice_number > 0
 
 
+def moves_hosts(extra_vars: Mapping[str, Any]) -> bool:
+    """Whether extra variables say where every host is."""
+    return bool(_PLACE & set(extra_vars))
+
+
+def holds_inventory(targets: Targets | str, inventory_id: int) -> bool:
+    """Whether a job's machines are not all known, so that it holds the whole inventory."""
+    return not isinstance(targets, str) and _whole(inventory_id) in targets.lock_keys
+
+
+def _whole(inventory_id: int) -> str:
+    return f"inventory:{inventory_id}"
+
+
 def find_targets(
     inventory_id: int,
     inventory: Inventory,
@@ -61,7 +75,7 @@ def find_targets(
     hosts = sliced(resolve("all", limit, inventory, cpu=cpu), slice_number, slice_count)
     if host_lock == "none":
         return Targets(len(hosts), ())
-    moved = bool(_PLACE & set(extra_vars))
+    moved = moves_hosts(extra_vars)
 
     def address(host: str) -> str | None:
         if moved or host not in addresses:
@@ -73,7 +87,7 @@ def find_targets(
     found = {address(host) for host in held}
     keys = set()
     if None in found:
-        keys.add(f"inventory:{inventory_id}")
+        keys.add(_whole(inventory_id))
         found = {address(host) for host in inventory.hosts}
     keys |= {f"host:{each}" for each in found if each is not None}
     return Targets(len(hosts), tuple(sorted(keys)))

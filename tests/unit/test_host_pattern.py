@@ -32,6 +32,18 @@ def test_the_limit_narrows_and_keeps_the_order_of_the_pattern() -> None:
     assert hosts("web", "db[3]") == ["web1"]
 
 
+@given(st.lists(st.sampled_from(
+    ["all", "lone", "web", "web1", "web*", "db", "dba", "site", "!db", "&web", "!web1", "nowhere",
+     "localhost", "web[0]", "db[1:2]", "~.*1", "ungrouped"]
+), min_size=1, max_size=4))  # fmt: skip
+def test_a_limit_of_all_hosts_is_the_hosts_that_it_names_in_the_order_of_all(
+    parts: list[str],
+) -> None:
+    limit = ",".join(parts)
+    named = set(hosts(limit))
+    assert hosts("all", limit) == [host for host in hosts("all") if host in named]
+
+
 def test_a_host_in_several_groups_is_there_once() -> None:
     assert hosts("web:db:web1").count("web1") == 1
 
