@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,11 @@ class Judged:
         if self.higher_is_better:
             return value < self.bound * (1 - TOLERANCE)
         return value > self.bound * (1 + TOLERANCE)
+
+
+def spread(times: Sequence[float], unit: str) -> str:
+    """How often something was measured, and how far apart the figures are."""
+    return f"{len(times)} times, {min(times):.3g} to {max(times):.3g} {unit}"
 
 
 def judge(figures: Iterable[Figure]) -> list[Judged]:

@@ -11,7 +11,7 @@ from time import perf_counter
 
 from sqlalchemy import Connection, Engine, text
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, spread
 from benchmarks.servers import database
 from dispatcher.actions.launch_template import TemplateLaunch, launch_job_templates
 from dispatcher.actions.save_inventory import change_host
@@ -33,8 +33,8 @@ def measure() -> list[Figure]:
         launches = [_launch(engine, template, [number]) * 1_000 for number in range(LAUNCHES)]
         changes = [_change(engine, host, number) for number in range(CHANGES)]
     return [
-        Figure("fleet_launch", median(launches), "ms", _spread(launches, "ms")),
-        Figure("fleet_change", median(changes), "s", _spread(changes, "s")),
+        Figure("fleet_launch", median(launches), "ms", spread(launches, "ms")),
+        Figure("fleet_change", median(changes), "s", spread(changes, "s")),
     ]
 
 
@@ -87,9 +87,3 @@ def _change(engine: Engine, host: int, number: int) -> float:
     if behind:
         raise AssertionError(f"{behind} jobs were not found again")
     return took
-
-
-def _spread(times: list[float], unit: str) -> str:
-    return (
-        f"{len(times)} times, {min(times):.2g} to {max(times):.2g} {unit}; {HOSTS:,} hosts and jobs"
-    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, spread
 from benchmarks.servers import database
 from dispatcher.actions.import_inventory import import_inventory
 from dispatcher.domain.inventory_listing import read_listing
@@ -30,8 +30,8 @@ def measure() -> list[Figure]:
             new.append(_import(engine, source, version=1))
             changed.append(_import(engine, source, version=2))
     return [
-        Figure("import_10000_hosts", median(new), "s", _spread(new)),
-        Figure("import_10000_changed", median(changed), "s", _spread(changed)),
+        Figure("import_10000_hosts", median(new), "s", spread(new, "s")),
+        Figure("import_10000_changed", median(changed), "s", spread(changed, "s")),
     ]
 
 
@@ -55,7 +55,3 @@ def _import(engine: Engine, source: int, version: int) -> float:
     if (imported.hosts, imported.changed) != (HOSTS, expected):
         raise AssertionError(f"{imported}: {expected} rows were to be written")
     return took
-
-
-def _spread(times: list[float]) -> str:
-    return f"{ROUNDS} rounds, {min(times):.2f} to {max(times):.2f} s"

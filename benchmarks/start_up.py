@@ -6,7 +6,7 @@ from __future__ import annotations
 from statistics import median
 from time import perf_counter
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, spread
 from benchmarks.servers import short_directory
 from tests.stack import running_stack
 
@@ -24,11 +24,7 @@ def measure() -> list[Figure]:
                     began = perf_counter()
                 stopped.append(perf_counter() - began)
     return [
-        Figure("up_ready_first", median(first), "s", f"{ROUNDS} rounds, {_spread(first)}"),
-        Figure("up_ready_later", median(later), "s", f"{ROUNDS} rounds, {_spread(later)}"),
-        Figure("up_stopped", median(stopped), "s", f"{2 * ROUNDS} rounds, {_spread(stopped)}"),
+        Figure("up_ready_first", median(first), "s", spread(first, "s")),
+        Figure("up_ready_later", median(later), "s", spread(later, "s")),
+        Figure("up_stopped", median(stopped), "s", spread(stopped, "s")),
     ]
-
-
-def _spread(times: list[float]) -> str:
-    return f"{min(times):.1f} to {max(times):.1f} s"

@@ -12,13 +12,14 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from dispatcher.actions.stored_targets import HostChoice, find_stored_targets
+from dispatcher.actions.stored_targets import find_stored_targets
 from dispatcher.broker.messages import Manager, Owed, wake
 from dispatcher.db import job_moves
 from dispatcher.db.workflow_touches import touch_workflows_of
 from dispatcher.domain.inventory import InventoryError
 from dispatcher.domain.launch import Targets, impact_of
 from dispatcher.domain.outcome import Outcome
+from dispatcher.domain.targets import HostChoice
 
 _PENDING = """
     SELECT job.id, job.inventory_id, host_lock, slice_number, slice_count, limit_pattern,

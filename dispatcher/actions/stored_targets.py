@@ -4,9 +4,7 @@ more of it than their limits need."""
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Sequence
 
 from sqlalchemy import Connection
 
@@ -14,28 +12,7 @@ from dispatcher import clock
 from dispatcher.db.stored_inventory import StoredInventory, read_inventory
 from dispatcher.domain.host_pattern import PatternError, names_of
 from dispatcher.domain.launch import Targets
-from dispatcher.domain.targets import find_targets, holds_inventory, moves_hosts, needs_hosts
-
-
-@dataclass(frozen=True)
-class HostChoice:
-    """What says which hosts of its inventory a job works on, and whether it locks them.
-
-    Attributes:
-        extra_vars: may say where every host is.
-        slice_number: 0: not sliced.
-    """
-
-    limit: str
-    host_lock: str
-    extra_vars: Mapping[str, Any]
-    slice_number: int = 0
-    slice_count: int = 1
-
-    @property
-    def by_name(self) -> bool:
-        """Whether the hosts must be known by name, or their number is enough."""
-        return needs_hosts(self.limit, self.host_lock, self.slice_number)
+from dispatcher.domain.targets import HostChoice, find_targets, holds_inventory
 
 
 def find_stored_targets(
@@ -51,7 +28,7 @@ def find_stored_targets(
         InventoryError: its groups are children of each other.
     """
     # a variable may give every host its address and leave the port to each
-    variables = any(moves_hosts(each.extra_vars) for each in choices)
+    variables = any(each.moves_hosts for each in choices)
     names = _names(choices)
     stored = read_inventory(connection, inventory_id, variables=variables, names=names)
     if stored is None:
@@ -81,7 +58,7 @@ def _find(stored: StoredInventory, choices: Sequence[HostChoice]) -> list[Target
     known: dict[tuple[str, str, int, int, str], Targets | str] = {}
     found = []
     for each in choices:
-        place = json.dumps(each.extra_vars) if moves_hosts(each.extra_vars) else ""
+        place = json.dumps(each.extra_vars) if each.moves_hosts else ""
         key = (each.limit, each.host_lock, each.slice_number, each.slice_count, place)
         if key not in known:
             known[key] = _targets(stored, each)
@@ -92,15 +69,7 @@ def _find(stored: StoredInventory, choices: Sequence[HostChoice]) -> list[Target
 def _targets(stored: StoredInventory, choice: HostChoice) -> Targets | str:
     try:
         return find_targets(
-            stored.id,
-            stored.inventory,
-            stored.addresses,
-            limit=choice.limit,
-            host_lock=choice.host_lock,
-            extra_vars=choice.extra_vars,
-            slice_number=choice.slice_number,
-            slice_count=choice.slice_count,
-            cpu=clock.thread_cpu,
+            stored.id, stored.inventory, stored.addresses, choice, cpu=clock.thread_cpu
         )
     except PatternError as error:
         return str(error)

@@ -10,12 +10,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection
 
-from dispatcher.actions.stored_targets import HostChoice, find_stored_targets
+from dispatcher.actions.stored_targets import find_stored_targets
 from dispatcher.db import credential_rows, template_rows
 from dispatcher.domain import prompts as prompting
 from dispatcher.domain.inventory import InventoryError
 from dispatcher.domain.launch import Targets
-from dispatcher.domain.targets import effective_lock
+from dispatcher.domain.targets import HostChoice, effective_lock
 from dispatcher.errors import DispatcherError, InvalidRequest, NotFound
 
 
@@ -195,37 +195,26 @@ def _preferred(
 
 def find_all_targets(connection: Connection, answers: list[DispatcherError | Draft]) -> None:
     """Hosts, impact and locks of each draft; one whose hosts cannot be found becomes an error."""
-    by_inventory: dict[int, dict[int, HostChoice]] = defaultdict(dict)
+    by_inventory: dict[int, list[tuple[int, Draft]]] = defaultdict(list)
     for place, draft in enumerate(answers):
         if isinstance(draft, Draft):
             draft.targets = Targets(draft.inventory.host_count, ())
             if draft.choice.by_name:
-                by_inventory[draft.inventory.id][place] = draft.choice
-    for inventory_id, choices in by_inventory.items():
-        for place, found in _find(connection, inventory_id, choices):
-            draft = answers[place]
-            if isinstance(found, InvalidRequest):
-                answers[place] = found
-            elif isinstance(draft, Draft):
-                draft.revision, draft.targets = found
-
-
-def _find(
-    connection: Connection, inventory_id: int, choices: Mapping[int, HostChoice]
-) -> Iterator[tuple[int, tuple[int, Targets] | InvalidRequest]]:
-    """By place: the inventory's revision and the targets, or what is wrong."""
-    wrong = f"there is no inventory {inventory_id}"
-    try:
-        stored = find_stored_targets(connection, inventory_id, [*choices.values()])
-    except InventoryError as error:
-        stored, wrong = None, str(error)
-    if stored is None:
-        for place in choices:
-            yield place, InvalidRequest({"inventory": wrong})
-        return
-    revision, found = stored
-    for place, targets in zip(choices, found, strict=True):
-        if isinstance(targets, str):
-            yield place, InvalidRequest({"limit": targets})
-        else:
-            yield place, (revision, targets)
+                by_inventory[draft.inventory.id].append((place, draft))
+    for inventory_id, placed in by_inventory.items():
+        try:
+            choices = [draft.choice for _, draft in placed]
+            stored = find_stored_targets(connection, inventory_id, choices)
+            wrong = f"there is no inventory {inventory_id}"
+        except InventoryError as error:
+            stored, wrong = None, str(error)
+        if stored is None:
+            for place, _ in placed:
+                answers[place] = InvalidRequest({"inventory": wrong})
+            continue
+        revision, found = stored
+        for (place, draft), targets in zip(placed, found, strict=True):
+            if isinstance(targets, str):
+                answers[place] = InvalidRequest({"limit": targets})
+            else:
+                draft.revision, draft.targets = revision, targets

@@ -104,7 +104,8 @@ def read_inventory(
     return StoredInventory(inventory_id, head.revision, builder.build(), addresses)
 
 
-#: Hosts by their own names, and as members of groups: each by its index, which OR would not use.
+#: Hosts by their own names, and as members of groups: each by its index, which OR would not use, nor
+#: would a recursive query in place of ``groups``: the planner must see how few they are.
 _NAMED = """id IN (
     SELECT id FROM inventory_host
         WHERE inventory_id = :inventory AND name = ANY(CAST(:names AS text[]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from dispatcher.domain.host_pattern import resolve
@@ -29,14 +30,30 @@ def sliced(hosts: Sequence[str], number: int, count: int) -> tuple[str, ...]:
     return hosts_of_slice(sorted(hosts), number, count)
 
 
-def needs_hosts(limit: str, host_lock: str, slice_number: int) -> bool:
-    """Whether the hosts must be known by name, or their number is enough."""
-    return bool(limit.strip()) or host_lock != "none" or slice_number > 0
+@dataclass(frozen=True)
+class HostChoice:
+    """What says which hosts of its inventory a job works on, and whether it locks them.
 
+    Attributes:
+        extra_vars: may say where every host is.
+        slice_number: 0: not sliced.
+    """
 
-def moves_hosts(extra_vars: Mapping[str, Any]) -> bool:
-    """Whether extra variables say where every host is."""
-    return bool(_PLACE & set(extra_vars))
+    limit: str
+    host_lock: str
+    extra_vars: Mapping[str, Any]
+    slice_number: int = 0
+    slice_count: int = 1
+
+    @property
+    def by_name(self) -> bool:
+        """Whether the hosts must be known by name, or their number is enough."""
+        return bool(self.limit.strip()) or self.host_lock != "none" or self.slice_number > 0
+
+    @property
+    def moves_hosts(self) -> bool:
+        """Whether the extra variables say where every host is."""
+        return bool(_PLACE & set(self.extra_vars))
 
 
 def holds_inventory(targets: Targets | str, inventory_id: int) -> bool:
@@ -52,12 +69,8 @@ def find_targets(
     inventory_id: int,
     inventory: Inventory,
     addresses: Mapping[str, str | None],
+    choice: HostChoice,
     *,
-    limit: str,
-    host_lock: str,
-    extra_vars: Mapping[str, Any],
-    slice_number: int = 0,
-    slice_count: int = 1,
     cpu: Callable[[], float],
 ) -> Targets:
     """The hosts of a job in a stored inventory.
@@ -67,27 +80,27 @@ def find_targets(
 
     Args:
         addresses: as stored with the hosts.
-        extra_vars: may say where every host is.
 
     Raises:
         PatternError: the limit cannot be resolved.
     """
-    hosts = sliced(resolve("all", limit, inventory, cpu=cpu), slice_number, slice_count)
-    if host_lock == "none":
+    found = resolve("all", choice.limit, inventory, cpu=cpu)
+    hosts = sliced(found, choice.slice_number, choice.slice_count)
+    if choice.host_lock == "none":
         return Targets(len(hosts), ())
-    moved = moves_hosts(extra_vars)
+    moved = choice.moves_hosts
 
     def address(host: str) -> str | None:
         if moved or host not in addresses:
-            return inventory.connection_address(host, extra_vars)
+            return inventory.connection_address(host, choice.extra_vars)
         return addresses[host]
 
     # which hosts a subscript picks is certain only when Ansible picks them
-    held = inventory.hosts if "[" in limit and slice_number == 0 else hosts
-    found = {address(host) for host in held}
+    held = inventory.hosts if "[" in choice.limit and choice.slice_number == 0 else hosts
+    places = {address(host) for host in held}
     keys = set()
-    if None in found:
+    if None in places:
         keys.add(_whole(inventory_id))
-        found = {address(host) for host in inventory.hosts}
-    keys |= {f"host:{each}" for each in found if each is not None}
+        places = {address(host) for host in inventory.hosts}
+    keys |= {f"host:{each}" for each in places if each is not None}
     return Targets(len(hosts), tuple(sorted(keys)))

@@ -27,7 +27,7 @@ from dispatcher.db.credential_rows import note_credentials
 from dispatcher.db.engine import make_engine
 from dispatcher.embedded.valkey import EmbeddedValkey
 from dispatcher.secrets import Cipher, make_key_file, new_key, read_keys, replace_keys
-from examples.host_install.ssh_hosts import SshHost, running_hosts
+from examples.host_install.ssh_hosts import SshHost
 from tests.databases import Databases
 from tests.factories import default_group
 from tests.git_repositories import GitRepository
@@ -49,14 +49,6 @@ from tests.templates import make_project
 from tests.waiting import wait_until
 
 PASSPHRASE = "open-sesame-7731"
-
-
-@pytest.fixture(scope="module")
-def ssh_host(session_dir: Path) -> Iterator[SshHost]:
-    directory = session_dir / "cssh"
-    directory.mkdir()
-    with running_hosts(directory, 1) as hosts:
-        yield hosts[0]
 
 
 @pytest.fixture(scope="module")

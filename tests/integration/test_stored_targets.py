@@ -10,11 +10,11 @@ from sqlalchemy import Connection, Engine, event, insert, select, update
 
 from dispatcher import clock
 from dispatcher.actions.save_inventory import create_group, create_host, put_group, put_host
-from dispatcher.actions.stored_targets import HostChoice, find_stored_targets
+from dispatcher.actions.stored_targets import find_stored_targets
 from dispatcher.db import tables as t
 from dispatcher.db.stored_inventory import read_inventory
 from dispatcher.domain.launch import Targets
-from dispatcher.domain.targets import find_targets
+from dispatcher.domain.targets import HostChoice, find_targets
 from tests.templates import make_inventory
 
 #: Limits of names, and limits that look at others too.
@@ -75,18 +75,10 @@ def test_a_part_of_the_inventory_gives_the_targets_that_the_whole_gives(
         whole = read_inventory(connection, inventory)
         assert whole is not None
         for limit, (number, count) in product(LIMITS, ((0, 1), (1, 2), (2, 2))):
-            expected = find_targets(
-                inventory,
-                whole.inventory,
-                whole.addresses,
-                limit=limit,
-                host_lock=host_lock,
-                extra_vars=extra_vars,
-                slice_number=number,
-                slice_count=count,
-                cpu=clock.thread_cpu,
-            )
             choice = HostChoice(limit, host_lock, extra_vars, number, count)
+            expected = find_targets(
+                inventory, whole.inventory, whole.addresses, choice, cpu=clock.thread_cpu
+            )
             found = find_stored_targets(connection, inventory, [choice])
             assert found == (whole.revision, [expected]), (limit, number)
 

@@ -1,4 +1,4 @@
-"""An agent, and a real SSH server, for all tests of a module of updates."""
+"""An agent for all tests of a module of updates; its key opens a real SSH server."""
 
 from __future__ import annotations
 
@@ -9,19 +9,10 @@ import pytest
 
 from dispatcher.db.engine import make_engine
 from dispatcher.embedded.valkey import EmbeddedValkey
-from examples.host_install.ssh_hosts import SshHost, running_hosts
+from examples.host_install.ssh_hosts import SshHost
 from tests.databases import Databases
 from tests.nodes import NodeUnderTest, agent_alone
 from tests.updates import Updates
-
-
-@pytest.fixture(scope="session")
-def ssh_host(session_dir: Path) -> Iterator[SshHost]:
-    """What it executes is executed on this machine."""
-    directory = session_dir / "ssh"
-    directory.mkdir()
-    with running_hosts(directory, 1) as hosts:
-        yield hosts[0]
 
 
 @pytest.fixture(scope="module")
